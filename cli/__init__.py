@@ -1,0 +1,1 @@
+"""The command line ``railbed``: one module per command."""

@@ -1,0 +1,1 @@
+"""What the switches are told: routes, rules, and the adapter that speaks OpenFlow."""

@@ -1,0 +1,1 @@
+"""From a scenario to results, plots and a report, on either back end."""

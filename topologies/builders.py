@@ -135,9 +135,7 @@ def _add_spines(parts: _Parts, spec: FabricSpec, leaves: list[str], rail: int, p
         for leaf in leaves:
             for copy in range(1, spec.parallel_links + 1):
                 link_id = f"{leaf}-{spine}" + (f"#{copy}" if copy > 1 else "")
-                parts.link(
-                    LinkKind.FABRIC, link_id, leaf, parts.port(leaf), spine, parts.port(spine), uplink_rate_mbps
-                )
+                parts.link(LinkKind.FABRIC, link_id, leaf, parts.port(leaf), spine, parts.port(spine), uplink_rate_mbps)
 
 
 def _down_ports_per_leaf(spec: FabricSpec) -> int:

@@ -146,7 +146,8 @@ class FabricSpec:
         """Inverse of :meth:`to_dict`; raises FabricError for unknown or missing keys and unknown kinds."""
         unknown = set(data) - set(cls.__dataclass_fields__)
         if unknown:
-            raise FabricError(f"unknown fabric key '{sorted(unknown)[0]}'; known: {', '.join(cls.__dataclass_fields__)}")
+            known = ", ".join(cls.__dataclass_fields__)
+            raise FabricError(f"unknown fabric key '{sorted(unknown)[0]}'; known: {known}")
         if not {"kind", "domains", "rails"} <= set(data):
             raise FabricError("a fabric needs the keys 'kind', 'domains' and 'rails'")
         return cls(**{**data, "kind": fabric_kind(data["kind"])})
@@ -256,7 +257,8 @@ class Fabric:
     def gpu_of_rank(self, rank: int) -> Gpu:
         """Inverse of :meth:`rank`; raises FabricError for a rank that the fabric does not have."""
         if not 0 <= rank < len(self.gpus):
-            raise FabricError(f"rank {rank} does not exist: the fabric has {len(self.gpus)} GPUs, ranks 0 to {len(self.gpus) - 1}")
+            count = len(self.gpus)
+            raise FabricError(f"rank {rank} does not exist: the fabric has {count} GPUs, ranks 0 to {count - 1}")
         return self.gpus[rank]
 
     def failure_targets(self) -> Iterator[Link]:

@@ -1,0 +1,1 @@
+"""What the GPUs say: collectives and other generators, all as one schedule of transfers. Pure."""
