@@ -1,0 +1,325 @@
+"""The fluid model: every flow has its max-min fair rate at every instant, and nothing else takes time.
+
+Between two events (a transfer ends, a link changes, routes change) all rates are constant, so the run is exact up to
+rounding. Start-up, slow start, acknowledgements, queues and loss are not modelled.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.errors import SimulationError
+from simulator.fair_share import max_min_rates
+from simulator.paths import PairPaths, Router, directed_links, link_positions
+from topologies.model import Fabric, Failures
+from topologies.scale import Scale
+from workloads.failures import LinkFailure, check_failures
+from workloads.records import (
+    Event,
+    EventKind,
+    LinkSeries,
+    RunRecord,
+    TransferRecord,
+    TransferStatus,
+)
+from workloads.schedule import Schedule, Transfer
+
+BACKEND = "simulator"
+
+TCP_GOODPUT = 1448 / 1514
+"""Payload share of a full Ethernet frame: MTU 1500, IPv4 and TCP with time stamps, 14 bytes of Ethernet header."""
+
+REPAIR_DELAY_S = 0.1
+"""Default time from a link's change to the new routes being in force, in emulated seconds."""
+
+TIE = 1e-12
+"""Transfers that would end within this share of the step to the next event end together with it."""
+
+NOTES = (
+    "Fluid model: max-min fair rates at every instant; TCP start-up, queues, loss and acknowledgements take no time.",
+)
+
+Progress = Callable[[float], None]
+
+
+def simulate(
+    fabric: Fabric,
+    schedule: Schedule,
+    router: Router,
+    *,
+    scale: Scale,
+    failures: Sequence[LinkFailure] = (),
+    repair_delay_s: float = REPAIR_DELAY_S,
+    goodput: float = TCP_GOODPUT,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> RunRecord:
+    """Run a schedule on a fabric; times, sizes and rates of the result are emulated ones of ``scale``.
+
+    ``Scale(1, 1)`` gives those of the real machine. ``goodput`` is the payload share of a link's rate; link counters
+    hold frames, payload / goodput. While a link is down, flows over it stand still until ``repair_delay_s`` later the
+    new routes hold; after it is up again, the old routes come back with the same delay. A transfer between GPUs that
+    have no path fails, and so does every transfer that waits for a failed one. ``progress`` is told the share done.
+    Raises SimulationError, ScheduleError or UnknownElementError for parts that do not fit together.
+    """
+    check_failures(fabric, failures)
+    if schedule.ranks != len(fabric.gpus):
+        raise SimulationError(
+            f"schedule '{schedule.name}' is for {schedule.ranks} ranks, but the fabric has {len(fabric.gpus)} GPUs"
+        )
+    if not 0 < goodput <= 1:
+        raise SimulationError(f"goodput is {goodput}; it must be above 0 and at most 1")
+    if not repair_delay_s >= 0:
+        raise SimulationError(f"repair_delay_s is {repair_delay_s}; it must be 0 or more")
+    return _Run(fabric, schedule, router, scale, tuple(failures), repair_delay_s, goodput, seed).run(progress)
+
+
+@dataclass
+class _Flow:
+    """A transfer that has started and not ended."""
+
+    transfer: Transfer
+    size_bytes: int
+    left_bytes: float
+    start_s: float
+    links: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A link goes down or up, for the wires or (later) for the routes."""
+
+    t_s: float
+    link_id: str
+    up: bool
+    routes: bool
+
+
+class _Run:
+    def __init__(
+        self,
+        fabric: Fabric,
+        schedule: Schedule,
+        router: Router,
+        scale: Scale,
+        failures: tuple[LinkFailure, ...],
+        repair_delay_s: float,
+        goodput: float,
+        seed: int,
+    ) -> None:
+        self.fabric, self.schedule, self.router, self.scale = fabric, schedule, router, scale
+        self.failures, self.goodput, self.seed = failures, goodput, seed
+        self.positions = link_positions(fabric)
+        rates_mbps = np.array([scale.emulated_rate_mbps(link.rate_mbps) for link in fabric.links])
+        self.wire = np.repeat(rates_mbps * 1e6 / 8, 2)  # bytes per second of frames, per directed link
+        self.changes = deque(_changes(failures, repair_delay_s))
+        self.down: set[str] = set()
+        self.routed_down: set[str] = set()
+        self.paths: PairPaths = router(Failures())
+        self.now_s = 0.0
+        self.flows: list[_Flow] = []
+        self.records: dict[int, TransferRecord] = {}
+        self.events: list[Event] = []
+        self.carried: NDArray[np.float64] = np.zeros(2 * len(fabric.links))
+        self.samples: list[tuple[float, NDArray[np.float64]]] = [(0.0, self.carried.copy())]
+        self._make_gates()
+
+    def _make_gates(self) -> None:
+        """A gate is one shared tuple of dependencies; it opens when all of them have ended."""
+        self.gate_left: dict[int, int] = {}
+        self.gate_members: dict[int, list[Transfer]] = {}
+        self.gates_of: dict[int, list[int]] = {}
+        for transfer in self.schedule.transfers:
+            gate = id(transfer.after)
+            if gate not in self.gate_left:
+                needed = set(transfer.after)
+                self.gate_left[gate] = len(needed)
+                self.gate_members[gate] = []
+                for dependency in needed:
+                    self.gates_of.setdefault(dependency, []).append(gate)
+            self.gate_members[gate].append(transfer)
+        self.is_phased = self.schedule.is_phased
+
+    def run(self, progress: Progress | None) -> RunRecord:
+        """All events until nothing can move any more."""
+        self._apply_changes()
+        for gate, waiting_for in list(self.gate_left.items()):
+            if waiting_for == 0:
+                self._open(gate)
+        while self.flows:
+            rates = self._rates()
+            moving = rates > 0
+            left = np.array([flow.left_bytes for flow in self.flows])
+            ends = np.full(len(self.flows), np.inf)
+            np.divide(left, rates, out=ends, where=moving)
+            step_s = float(ends.min())
+            if self.changes:
+                step_s = min(step_s, self.changes[0].t_s - self.now_s)
+            if not np.isfinite(step_s):
+                break
+            self._advance(step_s, rates)
+            ended = [flow for flow, end in zip(self.flows, ends, strict=True) if end <= step_s * (1 + TIE)]
+            self._apply_changes()
+            self._end(ended)
+            self.samples.append((self.now_s, self.carried.copy()))
+            if progress is not None:
+                progress(len(self.records) / len(self.schedule.transfers))
+        self._give_up()
+        return self._record()
+
+    def _rates(self) -> NDArray[np.float64]:
+        """Payload rate of every flow in bytes per second; 0 over a dead link."""
+        dead = {2 * self.positions[link_id] + end for link_id in self.down for end in (0, 1)}
+        rates = np.zeros(len(self.flows))
+        alive = [index for index, flow in enumerate(self.flows) if dead.isdisjoint(flow.links)]
+        rates[alive] = max_min_rates(self.wire * self.goodput, [self.flows[index].links for index in alive])
+        return rates
+
+    def _advance(self, step_s: float, rates: NDArray[np.float64]) -> None:
+        self.now_s += step_s
+        for flow, rate in zip(self.flows, rates, strict=True):
+            moved = min(float(rate) * step_s, flow.left_bytes)
+            flow.left_bytes -= moved
+            for link in flow.links:
+                self.carried[link] += moved / self.goodput
+
+    def _apply_changes(self) -> None:
+        rerouted = []
+        while self.changes and self.changes[0].t_s <= self.now_s * (1 + TIE):
+            change = self.changes.popleft()
+            state = self.routed_down if change.routes else self.down
+            (state.discard if change.up else state.add)(change.link_id)
+            if change.routes:
+                rerouted.append(change)
+            else:
+                kind = EventKind.LINK_UP if change.up else EventKind.LINK_DOWN
+                self.events.append(Event(change.t_s, kind, change.link_id))
+        if not rerouted:
+            return
+        for change in rerouted:
+            state_text = "up" if change.up else "down"
+            self.events.append(Event(change.t_s, EventKind.REROUTED, change.link_id, f"link {state_text}"))
+        self.paths = self.router(Failures(links=frozenset(self.routed_down)))
+        for flow in list(self.flows):
+            links = self._links(flow.transfer)
+            if links is None:
+                self.flows.remove(flow)
+                self._fail(flow.transfer, self._no_path(flow.transfer), flow)
+            else:
+                flow.links = links
+
+    def _end(self, ended: Sequence[_Flow]) -> None:
+        opened = []
+        for flow in ended:
+            if flow.transfer.id in self.records:  # lost its path at this very instant
+                continue
+            self.flows.remove(flow)
+            self.records[flow.transfer.id] = TransferRecord(
+                flow.transfer.id, TransferStatus.COMPLETE, flow.start_s, self.now_s, flow.size_bytes, flow.size_bytes
+            )
+            for gate in self.gates_of.get(flow.transfer.id, ()):
+                self.gate_left[gate] -= 1
+                if self.gate_left[gate] == 0:
+                    opened.append(gate)
+        for gate in opened:
+            self._open(gate)
+
+    def _open(self, gate: int) -> None:
+        members = self.gate_members[gate]
+        if self.is_phased:
+            phase = str(members[0].tag.phase)
+            if members[0].after:
+                self.events.append(Event(self.now_s, EventKind.PHASE_END, str(members[0].tag.phase - 1)))
+            self.events.append(Event(self.now_s, EventKind.PHASE_START, phase, members[0].tag.operation))
+        for transfer in members:
+            links = self._links(transfer)
+            if links is None:
+                self._fail(transfer, self._no_path(transfer), None)
+            else:
+                size_bytes = self.scale.emulated_bytes(transfer.size_bytes)
+                self.flows.append(_Flow(transfer, size_bytes, float(size_bytes), self.now_s, links))
+
+    def _links(self, transfer: Transfer) -> tuple[int, ...] | None:
+        link_ids = self.paths(transfer.src, transfer.dst)
+        if link_ids is None:
+            return None
+        return directed_links(self.fabric, self.positions, transfer.src, transfer.dst, link_ids)
+
+    def _no_path(self, transfer: Transfer) -> str:
+        src, dst = self.fabric.gpu_of_rank(transfer.src).id, self.fabric.gpu_of_rank(transfer.dst).id
+        return f"no path from {src} to {dst} while {', '.join(sorted(self.routed_down)) or 'nothing'} is down"
+
+    def _fail(self, transfer: Transfer, reason: str, flow: _Flow | None) -> None:
+        """Record a failed transfer, and every one that waits for it."""
+        size_bytes = self.scale.emulated_bytes(transfer.size_bytes)
+        received = flow.size_bytes - flow.left_bytes if flow else 0.0
+        start_s = flow.start_s if flow else None
+        self.records[transfer.id] = TransferRecord(
+            transfer.id, TransferStatus.FAILED, start_s, None, received, size_bytes, reason
+        )
+        self.events.append(Event(self.now_s, EventKind.TRANSFER_FAILED, str(transfer.id), reason))
+        self._fail_waiting(transfer.id)
+
+    def _fail_waiting(self, root: int) -> None:
+        """Record every transfer that waits, directly or not, for ``root``, which will never end."""
+        todo = deque(self.gates_of.get(root, ()))
+        while todo:
+            for waiting in self.gate_members[todo.popleft()]:
+                if waiting.id not in self.records:
+                    self.records[waiting.id] = TransferRecord(
+                        waiting.id, TransferStatus.FAILED, None, None, 0.0,
+                        self.scale.emulated_bytes(waiting.size_bytes), f"waited for transfer {root}, which failed",
+                    )  # fmt: skip
+                    todo.extend(self.gates_of.get(waiting.id, ()))
+
+    def _give_up(self) -> None:
+        """Record what stands still for ever: flows over a link that is down and never routed around."""
+        for flow in self.flows:
+            crossed = {self.fabric.links[link // 2].id for link in flow.links}
+            reason = f"stood still: {', '.join(sorted(crossed & self.down))} was down and no route led around it"
+            received = flow.size_bytes - flow.left_bytes
+            self.records[flow.transfer.id] = TransferRecord(
+                flow.transfer.id, TransferStatus.INCOMPLETE, flow.start_s, None, received, flow.size_bytes, reason
+            )
+            self._fail_waiting(flow.transfer.id)
+
+    def _record(self) -> RunRecord:
+        complete = all(record.status is TransferStatus.COMPLETE for record in self.records.values())
+        if self.is_phased and self.records and complete:
+            last = self.schedule.phases()[-1][0].tag.phase
+            self.events.append(Event(self.now_s, EventKind.PHASE_END, str(last)))
+        counters = np.stack([carried for _, carried in self.samples])
+        series = LinkSeries(
+            tuple(link.id for link in self.fabric.links),
+            np.array([t_s for t_s, _ in self.samples]),
+            counters[:, 0::2],
+            counters[:, 1::2],
+        )
+        return RunRecord(
+            backend=BACKEND,
+            fabric=self.fabric.spec,
+            scale=self.scale,
+            schedule=self.schedule,
+            failures=self.failures,
+            seed=self.seed,
+            transfers=tuple(self.records[transfer.id] for transfer in self.schedule.transfers),
+            links=series,
+            events=tuple(sorted(self.events, key=lambda event: event.t_s)),
+            notes=NOTES,
+        )
+
+
+def _changes(failures: Sequence[LinkFailure], repair_delay_s: float) -> list[_Change]:
+    """All changes in order of time; at the same instant wires change before routes, and down before up."""
+    changes = []
+    for failure in failures:
+        for t_s, up in ((failure.at_s, False), (failure.restore_s, True)):
+            if t_s is not None:
+                changes.append(_Change(t_s, failure.link_id, up, routes=False))
+                changes.append(_Change(t_s + repair_delay_s, failure.link_id, up, routes=True))
+    return sorted(changes, key=lambda change: (change.t_s, change.routes, change.up))

@@ -1,0 +1,15 @@
+"""Mistakes in the description of what the GPUs send."""
+
+from topologies.errors import RailbedError
+
+
+class ScheduleError(RailbedError, ValueError):
+    """A schedule is not one: an unknown dependency, a cycle, a size of zero, a rank that does not exist."""
+
+    exit_code = 2
+
+
+class CollectiveError(RailbedError, ValueError):
+    """A collective cannot be made over this group of ranks or with this size."""
+
+    exit_code = 2
