@@ -1,0 +1,197 @@
+"""Network devices of a fabric, made in bulk from one process: a namespace per GPU, a veth pair per link.
+
+Everything goes through netlink; no shell and no `ip` process is started, which is what makes start-up fast.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyroute2 import IPRoute, NetlinkError
+
+from emulator.errors import CapacityError, NameTooLongError
+from emulator.kernel import inside_network_namespace, new_network_namespace
+from emulator.machine_settings import CONGESTION_CONTROL
+from emulator.shaping import Shape, Shaper, shape
+from topologies.addresses import NETWORK_PREFIX_BITS, ipv4, mac
+from topologies.model import Fabric, Gpu, Link, LinkKind
+from topologies.scale import Scale, link_rate_mbps
+
+MAX_INTERFACE_NAME = 15
+HOST_INTERFACE = "eth0"
+MTU_BYTES = 1500
+
+HOST_SYSCTLS = {
+    "net/ipv6/conf/all/disable_ipv6": "1",
+    "net/ipv6/conf/default/disable_ipv6": "1",
+    "net/ipv4/tcp_congestion_control": CONGESTION_CONTROL,
+    # Larger super-packets mean fewer trips through the switches; below 8 segments flows starve.
+    "net/ipv4/tcp_min_tso_segs": "8",
+    # A reordered or rerouted flow must not be remembered by the next one.
+    "net/ipv4/tcp_no_metrics_save": "1",
+}
+
+
+def interface_name(switch_id: str, port: int) -> str:
+    """Name of a switch's interface, Mininet's style; raises NameTooLongError above 15 characters."""
+    name = f"{switch_id}-eth{port}"
+    if len(name) > MAX_INTERFACE_NAME:
+        raise NameTooLongError(
+            f"the interface name '{name}' has {len(name)} characters, the kernel takes {MAX_INTERFACE_NAME}: "
+            "use fewer domains or rails"
+        )
+    return name
+
+
+def link_interfaces(link: Link) -> tuple[str, str]:
+    """Names of the two interfaces of a link between switches, the ``a`` end first."""
+    return interface_name(link.a, link.a_port), interface_name(link.b, link.b_port)
+
+
+def check_names(fabric: Fabric) -> None:
+    """Raise NameTooLongError for the first interface of ``fabric`` whose name the kernel would refuse."""
+    for switch_id, port in fabric.link_by_port:
+        interface_name(switch_id, port)
+
+
+@dataclass
+class Devices:
+    """The devices of one fabric in the network namespace of the calling process, and the GPUs' namespaces."""
+
+    netlink: IPRoute
+    namespaces: dict[str, int] = field(default_factory=dict)
+    """Network namespace of each GPU (an open descriptor), by GPU id."""
+    index: dict[str, int] = field(default_factory=dict)
+    """Kernel index of each switch-side interface, by name."""
+
+    def close(self) -> None:
+        """Let go of the namespaces; the kernel removes them and the veth pairs that end there."""
+        for namespace in self.namespaces.values():
+            os.close(namespace)
+        self.namespaces.clear()
+        self.netlink.close()
+
+
+def create_devices(fabric: Fabric) -> Devices:
+    """Make namespaces, veth pairs, addresses and routes for ``fabric``; everything is up when this returns.
+
+    Must be called in the fabric's own network namespace. Raises CapacityError when the kernel has no room.
+    """
+    check_names(fabric)
+    write_sysctls({"net/ipv6/conf/default/disable_ipv6": "1", "net/ipv6/conf/all/disable_ipv6": "1"})
+    devices = Devices(IPRoute())
+    try:
+        netlink = devices.netlink
+        netlink.link("set", index=1, state="up")
+        for gpu in fabric.gpus:
+            devices.namespaces[gpu.id] = new_network_namespace()
+        for link in fabric.links:
+            if link.kind is LinkKind.HOST:
+                _add_host_link(netlink, link, devices.namespaces[link.a], fabric.gpu_by_id[link.a])
+            else:
+                name, peer_name = link_interfaces(link)
+                netlink.link("add", ifname=name, kind="veth", mtu=MTU_BYTES, peer={"ifname": peer_name})
+        for message in netlink.get_links():
+            if message["index"] != 1:
+                devices.index[message.get_attr("IFLA_IFNAME")] = message["index"]
+                netlink.link("set", index=message["index"], state="up")
+        for gpu in fabric.gpus:
+            _configure_host(devices.namespaces[gpu.id], gpu)
+    except (OSError, NetlinkError) as error:
+        devices.close()
+        if _code(error) in (errno.ENOMEM, errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOBUFS):
+            raise CapacityError(
+                f"the kernel has no room for the {2 * len(fabric.links)} interfaces of this fabric ({error}); "
+                "build a smaller one, or raise the limits on open files and memory"
+            ) from error
+        raise
+    return devices
+
+
+def _add_host_link(netlink: IPRoute, link: Link, namespace: int, gpu: Gpu) -> None:
+    netlink.link(
+        "add",
+        ifname=interface_name(link.b, link.b_port),
+        kind="veth",
+        mtu=MTU_BYTES,
+        peer={
+            "ifname": HOST_INTERFACE,
+            "address": mac(gpu.domain, gpu.rail),
+            "mtu": MTU_BYTES,
+            "net_ns_fd": namespace,
+        },
+    )
+
+
+def _configure_host(namespace: int, gpu: Gpu) -> None:
+    """Address, route and kernel settings inside one GPU's namespace."""
+    with inside_network_namespace(namespace):
+        write_sysctls(HOST_SYSCTLS)
+        with IPRoute() as netlink:
+            index = netlink.link_lookup(ifname=HOST_INTERFACE)[0]
+            netlink.link("set", index=1, state="up")
+            netlink.addr("add", index=index, address=ipv4(gpu.domain, gpu.rail), prefixlen=NETWORK_PREFIX_BITS)
+            netlink.link("set", index=index, state="up")
+
+
+def write_sysctls(values: dict[str, str]) -> None:
+    """Set kernel parameters of the calling thread's network namespace; those that this kernel lacks are left out."""
+    for name, value in values.items():
+        path = Path("/proc/sys") / name
+        if path.exists():
+            path.write_text(value)
+
+
+def shapes(fabric: Fabric, scale: Scale) -> dict[str, Shape]:
+    """The wanted shape of every shaped interface, by name: both ends of NIC, NVLink and fabric links."""
+    return {
+        name: shape(link_rate_mbps(link, scale))
+        for link in fabric.links
+        if link.kind is not LinkKind.HOST
+        for name in link_interfaces(link)
+    }
+
+
+def shape_links(devices: Devices, wanted: dict[str, Shape]) -> None:
+    """Shape the named interfaces and read the shaping back; raises ShapingError where the kernel holds another.
+
+    Must come after the interfaces were added to Open vSwitch, which deletes what it finds.
+    """
+    shaper = Shaper(devices.netlink)
+    for name, one in wanted.items():
+        shaper.set(devices.index[name], one)
+    check_shaping(devices, wanted)
+
+
+def check_shaping(devices: Devices, wanted: dict[str, Shape]) -> None:
+    """Raise ShapingError if the kernel's shaping of a named interface is not the wanted one."""
+    by_index = {devices.index[name]: one for name, one in wanted.items()}
+    Shaper(devices.netlink).check(by_index, {devices.index[name]: name for name in wanted})
+
+
+def set_link_up(devices: Devices, link: Link, up: bool) -> None:
+    """Take one end of a link down or up; the other end sees its carrier go or come. Addresses and shaping stay."""
+    name, _ = link_interfaces(link)
+    devices.netlink.link("set", index=devices.index[name], state="up" if up else "down")
+
+
+def links_up(devices: Devices, links: Iterable[Link]) -> dict[str, bool]:
+    """Whether the kernel says that a link can carry traffic, by link id."""
+    state = {
+        message.get_attr("IFLA_IFNAME"): message.get_attr("IFLA_OPERSTATE") == "UP"
+        for message in devices.netlink.get_links()
+    }
+    return {link.id: all(state.get(name, False) for name in link_interfaces(link)) for link in links}
+
+
+def transmitted_bytes(netlink: IPRoute) -> dict[int, int]:
+    """Bytes sent so far by every interface of the namespace, by index."""
+    return {message["index"]: message.get_attr("IFLA_STATS64")["tx_bytes"] for message in netlink.get_links()}
+
+
+def _code(error: Exception) -> int | None:
+    return getattr(error, "errno", None) or getattr(error, "code", None)

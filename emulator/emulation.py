@@ -1,0 +1,395 @@
+"""One live fabric: brought up stage by stage, broken and mended, measured, taken down.
+
+Runs inside the fabric's own namespaces (:mod:`emulator.daemon` makes them); everything it starts is its child.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from typing import Any
+
+from emulator import iperf3, machine_settings
+from emulator.controller_process import ControllerProcess
+from emulator.devices import (
+    Devices,
+    check_shaping,
+    create_devices,
+    links_up,
+    set_link_up,
+    shape_links,
+    shapes,
+)
+from emulator.errors import NotAFailureTargetError, PortTakenError
+from emulator.kernel import open_network_namespace
+from emulator.load import LoadWatch
+from emulator.openvswitch import OpenVSwitch, kernel_datapath_available
+from emulator.probe import GapProbe, ProbeResult
+from emulator.replay import Iperf3Replay
+from emulator.rundir import RunDir
+from emulator.sampler import DEFAULT_INTERVAL_S, LinkSampler
+from emulator.selftest import all_pairs, check_reachability, run_self_test
+from topologies.builders import build
+from topologies.model import FabricSpec, Link, LinkKind
+from topologies.scale import Scale, check_scale
+from workloads.failures import LinkFailure
+from workloads.records import Event, EventKind, RunRecord
+from workloads.schedule import Schedule
+
+Progress = Callable[[str], None]
+
+CONTROLLER_TIMEOUT_S = 30.0
+SELF_TEST_TIMEOUT_S = 10.0
+REPAIR_TIMEOUT_S = 10.0
+OPEN_FILES_PER_LINK = 8
+
+
+class Emulation:
+    """A fabric on this machine. ``machine_namespace`` is a descriptor of the machine's own network namespace."""
+
+    def __init__(
+        self,
+        run_dir: RunDir,
+        spec: FabricSpec,
+        scale: Scale,
+        machine_namespace: int,
+        *,
+        framework: str | None = None,
+        openflow_port: int = 6653,
+        seed: int = 0,
+    ) -> None:
+        self.fabric = build(spec)
+        check_scale(self.fabric, scale)
+        self.scale = scale
+        self.seed = seed
+        self.self_test = ""
+        self.stages_s: dict[str, float] = {}
+        self._run_dir = run_dir
+        self._framework = framework
+        self._port = openflow_port
+        self._machine_namespace = machine_namespace
+        self._home_namespace = open_network_namespace()
+        self._shapes = shapes(self.fabric, scale)
+        self._lock = threading.Lock()
+        self._devices: Devices | None = None
+        self._ovs: OpenVSwitch | None = None
+        self._controller: ControllerProcess | None = None
+
+    @property
+    def devices(self) -> Devices:
+        """The fabric's devices; only after :meth:`bring_up`."""
+        assert self._devices is not None
+        return self._devices
+
+    @property
+    def ovs(self) -> OpenVSwitch:
+        """The fabric's Open vSwitch; only after :meth:`bring_up`."""
+        assert self._ovs is not None
+        return self._ovs
+
+    @property
+    def controller(self) -> ControllerProcess:
+        """The fabric's controller; only after :meth:`bring_up`."""
+        assert self._controller is not None
+        return self._controller
+
+    def bring_up(self, progress: Progress) -> None:
+        """Build, connect, route, shape and self-test the fabric; raises an EmulatorError for whatever fails."""
+        _allow_open_files(len(self.fabric.links) * OPEN_FILES_PER_LINK)
+        self._check_port_free()
+        iperf3.version()
+        with ExitStack() as stack:
+            stack.enter_context(machine_settings.raised(self._machine_namespace))
+            progress("starting the controller")
+            self._controller = ControllerProcess(
+                self.fabric.spec, self._run_dir.path, port=self._port, framework=self._framework, seed=self.seed
+            )
+            self._ovs = OpenVSwitch(self._run_dir.ovs_path, kernel_datapath_available())
+            self._timed("devices", progress, "making namespaces and links", self._create_devices)
+            self._timed("open vswitch", progress, "starting Open vSwitch", self._ovs.start)
+            self._timed("controller", progress, "waiting for the controller to listen", self._await_listening)
+            self._timed("bridges", progress, "making the switches", self._create_bridges)
+            self._timed("shaping", progress, "shaping the links and reading it back", self._shape)
+            self._timed("rules", progress, "waiting for every switch to have its rules", self._await_ready)
+            self._timed("self-test", progress, "testing every pair", self._test)
+
+    def _timed(self, stage: str, progress: Progress, message: str, action: Callable[[], None]) -> None:
+        progress(message)
+        started_s = time.monotonic()
+        action()
+        self.stages_s[stage] = time.monotonic() - started_s
+
+    def _check_port_free(self) -> None:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", self._port))
+            except OSError as error:
+                raise PortTakenError(f"OpenFlow port {self._port} cannot be used in the fabric: {error}") from error
+
+    def _create_devices(self) -> None:
+        self._devices = create_devices(self.fabric)
+
+    def _await_listening(self) -> None:
+        self.controller.wait_for(
+            lambda event: event["event"] == "listening", CONTROLLER_TIMEOUT_S, "the controller does not listen"
+        )
+
+    def _create_bridges(self) -> None:
+        self.ovs.create_bridges(self.fabric, f"tcp:127.0.0.1:{self._port}")
+
+    def _shape(self) -> None:
+        shape_links(self.devices, self._shapes)
+
+    def _await_ready(self) -> None:
+        connected = {switch.id for switch in self.fabric.switches}
+        try:
+            self.controller.wait_for(
+                lambda event: event["event"] == "ready", CONTROLLER_TIMEOUT_S, "not every switch has its rules"
+            )
+        except Exception as error:
+            for event in self.controller.events:
+                if event["event"] == "switch-connected":
+                    connected.discard(event["switch"])
+            if connected:
+                error.args = (f"{error}; not connected: {', '.join(sorted(connected)[:8])}",)
+            raise
+
+    def _test(self) -> None:
+        self.self_test = run_self_test(self.fabric, self.devices.namespaces, SELF_TEST_TIMEOUT_S)
+
+    def target(self, link_id: str) -> Link:
+        """The link of that id, if it may be failed; raises UnknownElementError or NotAFailureTargetError."""
+        link = self.fabric.link(link_id)
+        if link.kind is LinkKind.HOST:
+            raise NotAFailureTargetError(
+                f"link {link_id} joins a GPU to its own switch and cannot fail; choose a NIC, NVLink or fabric link"
+            )
+        return link
+
+    def set_link(self, link_id: str, up: bool) -> dict[str, Any]:
+        """Take a link down or up and wait until the controller has answered with new rules everywhere.
+
+        The result has ``link``, ``up``, ``changed`` and, if it changed, ``detected_s`` and ``repaired_s`` after the
+        change and the number of rules. Raises ControllerError when the controller does not answer in time.
+        """
+        link = self.target(link_id)
+        with self._lock:
+            if links_up(self.devices, [link])[link_id] == up:
+                return {"link": link_id, "up": up, "changed": False}
+            since = len(self.controller.events)
+            changed_s = time.clock_gettime(time.CLOCK_MONOTONIC)
+            set_link_up(self.devices, link, up)
+            detected = self.controller.wait_for(
+                lambda event: event["event"] == ("link-up" if up else "link-down") and event["link"] == link_id,
+                REPAIR_TIMEOUT_S,
+                f"the controller did not notice that link {link_id} went {'up' if up else 'down'}",
+                since,
+            )
+            repaired = self.controller.wait_for(
+                lambda event: event["event"] == "repaired" and (link_id in event["links_down"]) != up,
+                REPAIR_TIMEOUT_S,
+                f"the switches did not confirm the new rules after link {link_id} went {'up' if up else 'down'}",
+                since,
+            )
+            check_shaping(self.devices, self._shapes)
+        repairs = [event for event in self.controller.events[since:] if event["event"] == "repair"]
+        return {
+            "link": link_id,
+            "up": up,
+            "changed": True,
+            "detected_s": detected["t_s"] - changed_s,
+            "repaired_s": repaired["t_s"] - changed_s,
+            "rules_added": sum(event["rules_added"] for event in repairs),
+            "rules_deleted": sum(event["rules_deleted"] for event in repairs),
+        }
+
+    def links_down(self) -> list[str]:
+        """Ids of the links that the kernel says are down, sorted."""
+        states = links_up(self.devices, self.fabric.failure_targets())
+        return sorted(link_id for link_id, up in states.items() if not up)
+
+    def status(self) -> dict[str, Any]:
+        """The fabric's state as read back just now; JSON-ready."""
+        connected = self.ovs.vsctl("--format=csv", "--no-headings", "--columns=is_connected", "list", "Controller")
+        return {
+            "gpus": len(self.fabric.gpus),
+            "switches": len(self.fabric.switches),
+            "switches_connected": connected.split().count("true"),
+            "links": len(self._shapes) // 2,
+            "links_down": self.links_down(),
+            "datapath": "kernel" if self.ovs.kernel_datapath else "userspace",
+            "open_vswitch": self.ovs.version,
+            "controller": "running" if self.controller.alive() else "ended",
+            "self_test": self.self_test,
+            "stages_s": self.stages_s,
+        }
+
+    def provenance(self) -> dict[str, str]:
+        """Versions of what the fabric runs on."""
+        framework = next(
+            (event.get("framework", "") for event in self.controller.events if event["event"] == "listening"), ""
+        )
+        return {
+            "kernel": os.uname().release,
+            "open_vswitch": self.ovs.version,
+            "datapath": "kernel" if self.ovs.kernel_datapath else "userspace",
+            "controller_framework": framework,
+            "iperf3": iperf3.version(),
+        }
+
+    def reach_all(self, timeout_s: float = 5.0) -> dict[str, Any]:
+        """Test every ordered pair with a datagram: how many were tested, and which did not get through."""
+        outcome = check_reachability(self.devices.namespaces, all_pairs(self.fabric), timeout_s)
+        return {
+            "tested": outcome.tested,
+            "reached": outcome.reached,
+            "unreachable": [[src.id, dst.id] for src, dst in outcome.unreachable],
+        }
+
+    def run(
+        self,
+        schedule: Schedule,
+        failures: Sequence[LinkFailure],
+        seed: int,
+        progress: Progress,
+        cancelled: threading.Event,
+        interval_s: float = DEFAULT_INTERVAL_S,
+    ) -> RunRecord:
+        """Replay ``schedule`` with iperf3 while the links in ``failures`` fail and come back; everything measured.
+
+        Cancelling keeps what was measured and marks the rest in the record's notes.
+        """
+        for failure in failures:
+            self.target(failure.link_id)
+        start_s = time.monotonic()
+        events_before = len(self.controller.events)
+        watch = LoadWatch(self.ovs.pids())
+        sampler = LinkSampler(self.fabric, self.devices, self._home_namespace, start_s, interval_s)
+        probe = self._start_probe(failures)
+        drivers = [_FailureDriver(self, failure, start_s) for failure in failures]
+        replay = Iperf3Replay(
+            self.fabric, self.scale, self.devices.namespaces, schedule, self._run_dir.path, start_s, cancelled, progress
+        )
+        notes: list[str] = []
+        try:
+            replay.run()
+        except Exception as error:
+            if not cancelled.is_set():
+                raise
+            notes.append(str(error))
+        finally:
+            for driver in drivers:
+                driver.finish()
+            probed = probe.stop() if probe else None
+            series = sampler.stop()
+            load = watch.stop()
+        events = [*replay.log.events, *(event for driver in drivers for event in driver.events)]
+        events += self._controller_events(events_before, start_s)
+        events += _probe_events(probed, start_s)
+        notes += load.notes()
+        return RunRecord(
+            backend="emulator",
+            fabric=self.fabric.spec,
+            scale=self.scale,
+            schedule=schedule,
+            failures=tuple(failures),
+            seed=seed,
+            transfers=tuple(replay.log.records),
+            links=series,
+            events=tuple(sorted(events, key=lambda event: event.t_s)),
+            faithful=load.faithful and not cancelled.is_set(),
+            notes=tuple(notes),
+            longest_gap_s=probed.longest_gap_s if probed else None,
+        )
+
+    def _start_probe(self, failures: Sequence[LinkFailure]) -> GapProbe | None:
+        """A probe whose healthy path crosses the first failing NIC or NVLink: from a neighbour to the GPU behind it."""
+        for failure in failures:
+            link = self.fabric.link(failure.link_id)
+            behind = self.fabric.switch_by_id[link.a]
+            gpus = self.fabric.gpus
+            if link.kind is LinkKind.NVLINK:
+                others = [gpu for gpu in gpus if gpu.domain == behind.domain and gpu.rail != behind.rail]
+            elif link.kind is LinkKind.NIC:
+                others = [gpu for gpu in gpus if gpu.domain != behind.domain and gpu.rail == behind.rail]
+            else:
+                continue
+            if others:
+                target = next(gpu for gpu in gpus if gpu.switch_id == behind.id)
+                return GapProbe(self.devices.namespaces, others[0], target)
+        return None
+
+    def _controller_events(self, since: int, start_s: float) -> list[Event]:
+        return [
+            Event(event["t_s"] - start_s, EventKind.REROUTED, ",".join(event["links_down"]) or "all links up")
+            for event in self.controller.events[since:]
+            if event["event"] == "repaired"
+        ]
+
+    def shut_down(self) -> None:
+        """End everything this object started; safe at any stage of coming up, and twice."""
+        for part in (self._controller, self._ovs, self._devices):
+            with suppress(OSError):
+                if isinstance(part, Devices):
+                    part.close()
+                elif part is not None:
+                    part.stop()
+        self._devices = None
+
+
+class _FailureDriver:
+    """Takes one link down and up at its planned times, in a thread of its own."""
+
+    def __init__(self, emulation: Emulation, failure: LinkFailure, start_s: float) -> None:
+        self.events: list[Event] = []
+        self._emulation = emulation
+        self._failure = failure
+        self._start_s = start_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._drive, name=f"fail {failure.link_id}", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Stop waiting; a link that is down at this moment is restored."""
+        self._over.set()
+        self._thread.join()
+
+    def _drive(self) -> None:
+        if self._over.wait(max(0.0, self._start_s + self._failure.at_s - time.monotonic())):
+            return
+        self._switch(up=False)
+        if self._failure.restore_s is None:
+            self._over.wait()
+        else:
+            self._over.wait(max(0.0, self._start_s + self._failure.restore_s - time.monotonic()))
+        self._switch(up=True)
+
+    def _switch(self, up: bool) -> None:
+        kind = EventKind.LINK_UP if up else EventKind.LINK_DOWN
+        self.events.append(Event(time.monotonic() - self._start_s, kind, self._failure.link_id))
+        try:
+            self._emulation.set_link(self._failure.link_id, up)
+        except Exception as error:
+            self.events.append(
+                Event(time.monotonic() - self._start_s, EventKind.NOTE, self._failure.link_id, str(error))
+            )
+
+
+def _probe_events(probed: ProbeResult | None, start_s: float) -> list[Event]:
+    if probed is None or probed.longest_gap_s is None or probed.gap_start_s is None:
+        return []
+    detail = f"longest gap {probed.longest_gap_s * 1000:.0f} ms; {probed.received} of {probed.sent} probes arrived"
+    return [Event(probed.gap_start_s - start_s, EventKind.NOTE, "probe", detail)]
+
+
+def _allow_open_files(wanted: int) -> None:
+    """Raise this process's limit on open files as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    target = max(soft, min(hard, max(wanted, 4096)))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))

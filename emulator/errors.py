@@ -1,0 +1,79 @@
+"""What can go wrong with a live fabric, one class per kind of mistake."""
+
+from topologies.errors import RailbedError
+
+
+class EmulatorError(RailbedError):
+    """Base of the emulator's errors."""
+
+
+class NotRootError(EmulatorError):
+    """A live fabric needs root."""
+
+    exit_code = 2
+
+
+class FabricNameError(EmulatorError):
+    """The name of a fabric cannot be used for interfaces and namespaces."""
+
+    exit_code = 2
+
+
+class NameTooLongError(EmulatorError):
+    """An interface name would exceed the kernel's 15 characters."""
+
+    exit_code = 2
+
+
+class NoSuchFabricError(EmulatorError):
+    """No fabric of that name is running."""
+
+    exit_code = 2
+
+
+class FabricExistsError(EmulatorError):
+    """A fabric of that name is already up."""
+
+    exit_code = 2
+
+
+class NotAFailureTargetError(EmulatorError):
+    """That link exists but cannot be failed (a GPU's link to its own switch)."""
+
+    exit_code = 2
+
+
+class PortTakenError(EmulatorError):
+    """Another process listens on the port that is needed."""
+
+
+class MissingToolError(EmulatorError):
+    """A program that the emulator needs is not installed."""
+
+
+class OpenVSwitchError(EmulatorError):
+    """Open vSwitch could not be started or did not do what was asked."""
+
+
+class ControllerError(EmulatorError):
+    """The controller could not be started, or ended, or did not reach every switch."""
+
+
+class ShapingError(EmulatorError):
+    """The kernel holds another shaping than the one that was set."""
+
+
+class SelfTestError(EmulatorError):
+    """The fabric is up but does not pass traffic as it should."""
+
+
+class CapacityError(EmulatorError):
+    """The machine ran out of something: disk, ports, processes, memory."""
+
+
+class ReplayError(EmulatorError):
+    """A schedule cannot be replayed on this fabric."""
+
+
+class InterruptedRunError(EmulatorError):
+    """The run was interrupted by its user."""

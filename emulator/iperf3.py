@@ -1,0 +1,96 @@
+"""iperf3 as a tool: the words it is called with, and a reader that believes none of its habits.
+
+Measured habits (see docs/iperf3.md): one test at a time per server; ``-n`` is rounded up to the block; it ends when the
+sender has queued its last byte; JSON can be doubled, trailed by text, contain ``-nan`` or only an error; exit code 0 is
+not success.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+from emulator.errors import MissingToolError
+
+BLOCK_BYTES = 8192
+"""``-l``: what iperf3 reads and writes at once, and so the unit that sizes are rounded up to."""
+
+CONNECT_TIMEOUT_MS = 5000
+IDLE_TIMEOUT_S = 15
+SEND_BUFFER_BYTES = 65_536
+"""``-w``: bounds what a sender has queued but the receiver has not got when the test ends."""
+
+_NAN = re.compile(r"-?\bnan\b")
+
+
+@dataclass(frozen=True)
+class ReceiverReport:
+    """What an iperf3 server said: payload received, and the seconds from the test's start to its end."""
+
+    received_bytes: int
+    duration_s: float
+
+
+def version() -> str:
+    """The installed iperf3's version; raises MissingToolError if there is none."""
+    if shutil.which("iperf3") is None:
+        raise MissingToolError("iperf3 is not installed: run './railbed setup'")
+    words = subprocess.run(["iperf3", "--version"], capture_output=True, text=True, check=False).stdout.split()
+    return words[1] if len(words) > 1 else "unknown"
+
+
+def rounded_bytes(size_bytes: int) -> int:
+    """``size_bytes`` rounded up to whole blocks, which is what iperf3 sends."""
+    return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
+
+
+def server_command(port: int) -> list[str]:
+    """A server for one test that reports as JSON and does not wait for ever."""
+    return ["iperf3", "-s", "-1", "-p", str(port), "-J", "--idle-timeout", str(IDLE_TIMEOUT_S)]
+
+
+def client_command(address: str, port: int, size_bytes: int) -> list[str]:
+    """A client that sends ``size_bytes`` (whole blocks) to ``address``."""
+    return [
+        "iperf3", "-c", address, "-p", str(port), "-n", str(rounded_bytes(size_bytes)), "-l", str(BLOCK_BYTES),
+        "-w", str(SEND_BUFFER_BYTES), "-J", "--connect-timeout", str(CONNECT_TIMEOUT_MS),
+    ]  # fmt: skip
+
+
+def parse_objects(text: str) -> list[dict[str, Any]]:
+    """All JSON objects in iperf3's output, whatever stands between them; not-a-number becomes null."""
+    text = _NAN.sub("null", text)
+    decoder = json.JSONDecoder()
+    found: list[dict[str, Any]] = []
+    position = text.find("{")
+    while position != -1:
+        try:
+            value, end = decoder.raw_decode(text, position)
+        except ValueError:
+            end = position + 1
+        else:
+            found.append(value)
+        position = text.find("{", end)
+    return [value for value in found if isinstance(value, dict)]
+
+
+def receiver_report(text: str) -> ReceiverReport | None:
+    """What the server measured, None if its output holds no usable measurement."""
+    for value in parse_objects(text):
+        total = value.get("end", {}).get("sum_received", {}) if isinstance(value.get("end"), dict) else {}
+        received, duration = total.get("bytes"), total.get("seconds")
+        if isinstance(received, (int, float)) and isinstance(duration, (int, float)) and duration > 0:
+            return ReceiverReport(int(received), float(duration))
+    return None
+
+
+def error_text(text: str) -> str:
+    """iperf3's own error message in its output, empty if it gave none."""
+    for value in parse_objects(text):
+        if value.get("error"):
+            return str(value["error"])
+    return ""

@@ -1,0 +1,123 @@
+"""The few kernel calls that Python 3.10 lacks: namespaces, mounts, and dying with the parent."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+MS_REC = 0x4000
+MS_PRIVATE = 1 << 18
+MNT_DETACH = 2
+PR_SET_PDEATHSIG = 1
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_Result = TypeVar("_Result")
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def unshare(flags: int) -> None:
+    """Give the calling thread (for CLONE_NEWPID: its future children) namespaces of its own."""
+    _check(_libc.unshare(flags), "unshare")
+
+
+def setns(namespace_fd: int) -> None:
+    """Move the calling thread into the namespace behind ``namespace_fd``."""
+    _check(_libc.setns(namespace_fd, 0), "setns")
+
+
+def mount(source: str, target: str, kind: str | None, flags: int = 0) -> None:
+    """mount(2) without data."""
+    encoded = kind.encode() if kind else None
+    _check(_libc.mount(source.encode(), target.encode(), encoded, flags, None), f"mount {target}")
+
+
+def unmount_lazily(target: str) -> None:
+    """umount2(2) with MNT_DETACH."""
+    _check(_libc.umount2(target.encode(), MNT_DETACH), f"umount {target}")
+
+
+def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
+    """Ask the kernel to signal this process when the thread that created it ends."""
+    _check(_libc.prctl(PR_SET_PDEATHSIG, int(signal_number), 0, 0, 0), "prctl")
+
+
+def open_network_namespace() -> int:
+    """A file descriptor of the calling thread's network namespace."""
+    return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def new_network_namespace() -> int:
+    """Create a network namespace, leave the caller where it is, and return a descriptor that keeps it alive."""
+    home = open_network_namespace()
+    try:
+        unshare(CLONE_NEWNET)
+        try:
+            return open_network_namespace()
+        finally:
+            setns(home)
+    finally:
+        os.close(home)
+
+
+@contextmanager
+def inside_network_namespace(namespace_fd: int) -> Iterator[None]:
+    """Run the body with the calling thread in another network namespace.
+
+    Sockets opened inside stay in that namespace for good.
+    """
+    home = open_network_namespace()
+    try:
+        setns(namespace_fd)
+        try:
+            yield
+        finally:
+            setns(home)
+    finally:
+        os.close(home)
+
+
+def in_network_namespace(namespace_fd: int, action: Callable[[], _Result]) -> _Result:
+    """The result of ``action`` run inside another network namespace."""
+    with inside_network_namespace(namespace_fd):
+        return action()
+
+
+def private_mounts() -> None:
+    """Give the calling process mounts of its own, so that what it mounts is seen by nobody else."""
+    unshare(CLONE_NEWNS)
+    mount("none", "/", None, MS_REC | MS_PRIVATE)
+
+
+def mount_own_proc_and_sys() -> None:
+    """Mount /proc of this process-id namespace and /sys of this network namespace over the old ones."""
+    mount("proc", "/proc", "proc")
+    unmount_lazily("/sys")
+    mount("sysfs", "/sys", "sysfs")
+
+
+def process_start_ticks(pid: int) -> int | None:
+    """Start time of a process in clock ticks since boot (with the pid it names one process), None if it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = text.rsplit(")", 1)[1].split()
+    return None if fields[0] in ("Z", "X") else int(fields[19])
+
+
+def boot_id() -> str:
+    """The kernel's identifier of the present boot."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,0 +1,351 @@
+"""Fabrics from outside: start one in the background, find those that run, talk to them, clean up after crashes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyroute2 import netns
+
+from emulator.errors import CapacityError, EmulatorError, FabricExistsError, NoSuchFabricError, NotRootError
+from emulator.iperf3 import version as iperf3_version
+from emulator.kernel import open_network_namespace, process_start_ticks
+from emulator.machine_settings import restore
+from emulator.openvswitch import check_tools
+from emulator.rundir import RUN_ROOT, FabricState, RunDir, check_name, known_names
+from emulator.wire import failure_to_dict, messages, raise_error, record_from_dict, send
+from topologies.addresses import check_addressable
+from topologies.builders import build
+from topologies.model import Fabric, FabricSpec
+from topologies.scale import Scale, check_scale, default_scale
+from workloads.failures import LinkFailure
+from workloads.records import RunRecord
+from workloads.schedule import Schedule
+
+Progress = Callable[[str], None]
+DEFAULT_NAME = "default"
+DEFAULT_OPENFLOW_PORT = 6653
+GRACE_S = 10.0
+
+
+class RunningFabric:
+    """A fabric that is up, wherever it was started from. Every call raises NoSuchFabricError once it is gone."""
+
+    def __init__(self, state: FabricState) -> None:
+        self.state = state
+        self.name = state.name
+        self.spec = FabricSpec.from_dict(state.spec)
+        self.scale = Scale(**state.scale)
+        self._run_dir = RunDir(state.name)
+
+    @property
+    def fabric(self) -> Fabric:
+        """The fabric's model."""
+        return build(self.spec)
+
+    def status(self) -> dict[str, Any]:
+        """State as read back by the fabric just now."""
+        return dict(self._request({"verb": "status"}))
+
+    def provenance(self) -> dict[str, str]:
+        """Versions of what the fabric runs on."""
+        return dict(self._request({"verb": "provenance"}))
+
+    def fail(self, link_id: str) -> dict[str, Any]:
+        """Take a link down; returns when all switches have their new rules, with the times it took."""
+        return dict(self._request({"verb": "fail", "link": link_id}))
+
+    def restore(self, link_id: str) -> dict[str, Any]:
+        """Bring a link back; returns when all switches have their new rules, with the times it took."""
+        return dict(self._request({"verb": "restore", "link": link_id}))
+
+    def reach_all(self, timeout_s: float = 5.0) -> dict[str, Any]:
+        """Which ordered pairs a datagram gets through, tried for ``timeout_s``."""
+        return dict(self._request({"verb": "reach", "timeout_s": timeout_s}))
+
+    def trace(self, src: str, dst: str, count: int = 5) -> dict[str, Any]:
+        """The hops that ``count`` marked probes really took, and what the port counters say of them."""
+        return dict(self._request({"verb": "trace", "src": src, "dst": dst, "count": count}))
+
+    def run(
+        self,
+        schedule: Schedule,
+        failures: Sequence[LinkFailure] = (),
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> RunRecord:
+        """Replay a schedule while links fail as planned. Ctrl-C cancels it on the fabric too."""
+        request = {
+            "verb": "run",
+            "schedule": schedule.to_dict(),
+            "failures": [failure_to_dict(failure) for failure in failures],
+            "seed": seed,
+        }
+        return record_from_dict(self._request(request, progress))
+
+    def close(self) -> None:
+        """Take the fabric down."""
+        down(self.name)
+
+    def _request(self, request: dict[str, Any], progress: Progress | None = None) -> Any:
+        with socket.socket(socket.AF_UNIX) as connection:
+            try:
+                connection.connect(str(self._run_dir.socket_path))
+            except OSError:
+                raise NoSuchFabricError(
+                    f"the fabric '{self.name}' does not answer; 'railbed down' clears it away, 'railbed up' starts anew"
+                ) from None
+            send(connection, request)
+            for message in messages(connection):
+                raise_error(message)
+                if "result" in message:
+                    return message["result"]
+                if progress:
+                    progress(message["progress"])
+        raise EmulatorError(f"the fabric '{self.name}' ended before it answered; its log: {self._run_dir.log_path}")
+
+
+@dataclass
+class DownReport:
+    """What was removed: names of fabrics, each with whether it was alive or left by a crash."""
+
+    removed: list[str] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+
+
+def up(
+    spec: FabricSpec,
+    scale: Scale | None = None,
+    name: str = DEFAULT_NAME,
+    *,
+    progress: Progress | None = None,
+    timeout_s: float = 120.0,
+    framework: str | None = None,
+    openflow_port: int = DEFAULT_OPENFLOW_PORT,
+    seed: int = 0,
+) -> RunningFabric:
+    """Start a fabric in the background and return when it has passed its self-test.
+
+    Leftovers of an earlier fabric of that name are removed first. Raises FabricExistsError if one is up, and an
+    EmulatorError for whatever stops it from coming up; nothing is left behind then but its logs.
+    """
+    require_root()
+    check_name(name)
+    if not 1 <= openflow_port <= 65535:
+        raise EmulatorError(f"{openflow_port} is no TCP port; use 1 to 65535")
+    fabric = build(spec)
+    check_addressable(fabric.spec.domains, fabric.spec.rails)
+    scale = scale or default_scale(fabric)
+    check_scale(fabric, scale)
+    check_tools()
+    iperf3_version()
+    run_dir = RunDir(name)
+    with run_dir.locked():
+        with suppress(NoSuchFabricError):
+            if run_dir.read_state().alive:
+                raise FabricExistsError(
+                    f"a fabric called '{name}' is up already: take it down with 'railbed down {name}', "
+                    "or choose another --name"
+                )
+        _clear(run_dir)
+        try:
+            run_dir.create()
+            return _start(run_dir, fabric, scale, progress, timeout_s, framework, openflow_port, seed)
+        except OSError as error:
+            _clear(run_dir)
+            raise CapacityError(f"the fabric's run directory {run_dir.path} cannot be written: {error}") from error
+
+
+def _start(
+    run_dir: RunDir,
+    fabric: Fabric,
+    scale: Scale,
+    progress: Progress | None,
+    timeout_s: float,
+    framework: str | None,
+    openflow_port: int,
+    seed: int,
+) -> RunningFabric:
+    order = {
+        "name": run_dir.name,
+        "spec": fabric.spec.to_dict(),
+        "scale": {"rate": scale.rate, "time": scale.time},
+        "framework": framework,
+        "openflow_port": openflow_port,
+        "seed": seed,
+    }
+    root = Path(__file__).resolve().parent.parent
+    process = subprocess.Popen(
+        [sys.executable, "-m", "emulator.daemon"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={**os.environ, "PYTHONPATH": str(root)},
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    deadline = time.monotonic() + timeout_s
+    try:
+        process.stdin.write(json.dumps(order).encode() + b"\n")
+        process.stdin.close()
+        for line in process.stdout:
+            message = json.loads(line)
+            raise_error(message)
+            if "result" in message:
+                return RunningFabric(run_dir.read_state())
+            if progress:
+                progress(message["progress"])
+            if time.monotonic() > deadline:
+                break
+        raise EmulatorError(
+            f"the fabric '{run_dir.name}' did not come up within {timeout_s:g} s; its log: {run_dir.log_path}"
+        )
+    except BaseException:
+        _end_process(process)
+        _clear(run_dir, keep_logs=True)
+        raise
+    finally:
+        process.stdout.close()
+
+
+def _end_process(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_S)
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+def attach(name: str = DEFAULT_NAME) -> RunningFabric:
+    """The running fabric called ``name``; raises NoSuchFabricError if there is none that is alive and ready."""
+    require_root()
+    state = RunDir(name).read_state()
+    if not state.alive:
+        raise NoSuchFabricError(
+            f"the fabric '{name}' is no longer running (its processes ended); 'railbed down {name}' clears it away"
+        )
+    if not state.ready:
+        raise NoSuchFabricError(f"the fabric '{name}' is still coming up; try again in a moment")
+    return RunningFabric(state)
+
+
+def running() -> list[FabricState]:
+    """All fabrics that left a trace, alive or not, by name; one without a readable state file is not listed."""
+    states = []
+    for name in known_names():
+        with suppress(NoSuchFabricError):
+            states.append(RunDir(name).read_state())
+    return states
+
+
+def down(name: str | None = None) -> DownReport:
+    """Take down one fabric, or all of ours, and remove what crashes left; nothing of anybody else's is touched.
+
+    Raises NoSuchFabricError if ``name`` is given and nothing of that name is there.
+    """
+    require_root()
+    names = known_names()
+    if name is not None:
+        check_name(name)
+        if name not in names:
+            raise NoSuchFabricError(f"no fabric called '{name}' is up; 'railbed status' lists those that are")
+        names = [name]
+    report = DownReport()
+    for one in names:
+        run_dir = RunDir(one)
+        with run_dir.locked():
+            (report.removed if _stop_alive(run_dir) else report.stale).append(one)
+            _clear(run_dir)
+            run_dir.remove_lock_file()
+    machine_namespace = open_network_namespace()
+    try:
+        restore(machine_namespace)
+    finally:
+        os.close(machine_namespace)
+    if not known_names() and RUN_ROOT.is_dir() and all(entry.suffix == ".lock" for entry in RUN_ROOT.iterdir()):
+        shutil.rmtree(RUN_ROOT, ignore_errors=True)
+    return report
+
+
+def _stop_alive(run_dir: RunDir) -> bool:
+    """End a fabric's supervisor (and with it everything of the fabric); whether it was alive."""
+    try:
+        state = run_dir.read_state()
+    except NoSuchFabricError:
+        return False
+    if not state.alive:
+        return False
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.kill(state.supervisor_pid, number)
+        if _ended(state, GRACE_S):
+            return True
+    raise EmulatorError(f"the fabric '{run_dir.name}' (process {state.supervisor_pid}) could not be ended")
+
+
+def _ended(state: FabricState, timeout_s: float) -> bool:
+    """Wait until the fabric's supervisor is gone; False if it is not in time."""
+    deadline = time.monotonic() + timeout_s
+    while state.alive:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def _clear(run_dir: RunDir, keep_logs: bool = False) -> None:
+    """Remove what a dead fabric of this name left: processes in its namespace, the namespace, the run directory."""
+    if run_dir.namespace_path.exists():
+        _kill_members(run_dir)
+        with suppress(OSError):
+            netns.remove(run_dir.namespace)
+        run_dir.namespace_path.unlink(missing_ok=True)
+    if not keep_logs:
+        run_dir.remove()
+
+
+def _kill_members(run_dir: RunDir) -> None:
+    """Kill the processes that still live in the fabric's own network namespace.
+
+    The namespace carries our prefix and was made by us, so whatever runs in it belongs to the fabric. With the
+    processes gone the kernel removes interfaces and the hosts' namespaces by itself.
+    """
+    try:
+        wanted = os.stat(run_dir.namespace_path).st_ino
+    except OSError:
+        return
+    members: list[tuple[int, int | None]] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if os.stat(entry / "ns" / "net").st_ino == wanted:
+                    members.append((int(entry.name), process_start_ticks(int(entry.name))))
+    for pid, _ in members:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + GRACE_S
+    while time.monotonic() < deadline and any(
+        ticks is not None and process_start_ticks(pid) == ticks for pid, ticks in members
+    ):
+        time.sleep(0.01)
+
+
+def require_root() -> None:
+    """Raise NotRootError unless this process is root."""
+    if os.geteuid() != 0:
+        raise NotRootError("a live fabric needs root: run the same command with sudo")

@@ -1,0 +1,227 @@
+"""Replays a schedule on the live hosts with iperf3, phase by phase, while links fail as planned."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from emulator import iperf3
+from emulator.errors import InterruptedRunError, ReplayError
+from emulator.kernel import die_with_parent
+from topologies.addresses import ipv4
+from topologies.model import Fabric
+from topologies.scale import Scale
+from workloads.records import COMPLETE_SHARE, Event, EventKind, TransferRecord, TransferStatus
+from workloads.schedule import Schedule, Transfer
+
+FIRST_PORT = 5201
+LISTEN_TIMEOUT_S = 10.0
+TCP_LISTEN = "0A"
+SPARE_S = 20.0
+SLOWEST_SHARE = 1 / 16
+"""A transfer may run at this share of its NIC's rate before it is given up, plus SPARE_S."""
+
+
+@dataclass
+class _Flow:
+    """One transfer with its two iperf3 processes and their output files."""
+
+    transfer: Transfer
+    size_bytes: int
+    port: int
+    server: subprocess.Popen[bytes]
+    server_output: Path
+    client_output: Path
+    client: subprocess.Popen[bytes] | None = None
+    server_ended_s: float | None = None
+    given_up: str = ""
+
+    def processes(self) -> list[subprocess.Popen[bytes]]:
+        return [self.server] if self.client is None else [self.server, self.client]
+
+
+@dataclass
+class ReplayLog:
+    """What a replay has produced so far; complete even when it was interrupted."""
+
+    records: list[TransferRecord] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+
+class Iperf3Replay:
+    """One replay of one schedule. Times are monotonic seconds since ``start_s``."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        scale: Scale,
+        namespaces: dict[str, int],
+        schedule: Schedule,
+        directory: Path,
+        start_s: float,
+        cancelled: threading.Event,
+        progress: Callable[[str], None],
+    ) -> None:
+        if schedule.ranks > len(fabric.gpus):
+            raise ReplayError(
+                f"schedule '{schedule.name}' is for {schedule.ranks} GPUs, but the fabric has {len(fabric.gpus)}"
+            )
+        self._fabric = fabric
+        self._scale = scale
+        self._namespaces = namespaces
+        self._schedule = schedule
+        self._directory = directory
+        self._start_s = start_s
+        self._cancelled = cancelled
+        self._progress = progress
+        self.log = ReplayLog()
+
+    def run(self) -> ReplayLog:
+        """Replay all phases; a transfer that fails is recorded and the rest goes on.
+
+        Raises InterruptedRunError when cancelled; what was measured so far stays in :attr:`log`.
+        """
+        phases = self._schedule.phases()
+        for number, phase in enumerate(phases):
+            self._progress(f"{self._schedule.name}: phase {number + 1} of {len(phases)}")
+            self.log.events.append(Event(self._now_s(), EventKind.PHASE_START, str(number)))
+            with tempfile.TemporaryDirectory(dir=self._directory) as directory:
+                self._run_phase(phase, Path(directory))
+            self.log.events.append(Event(self._now_s(), EventKind.PHASE_END, str(number)))
+        return self.log
+
+    def _now_s(self) -> float:
+        return time.monotonic() - self._start_s
+
+    def _run_phase(self, phase: Sequence[Transfer], directory: Path) -> None:
+        flows: list[_Flow] = []
+        try:
+            for offset, transfer in enumerate(phase):
+                flows.append(self._start_server(transfer, FIRST_PORT + offset, directory))
+            self._await_listening(flows)
+            for flow in flows:
+                self._start_client(flow)
+            self._await_end(flows)
+        finally:
+            for flow in flows:
+                for process in flow.processes():
+                    if process.poll() is None:
+                        process.kill()
+                for process in flow.processes():
+                    process.wait()
+        self.log.records.extend(self._record(flow) for flow in flows)
+
+    def _spawn(self, command: list[str], gpu_id: str, output: Path) -> subprocess.Popen[bytes]:
+        namespace = self._namespaces[gpu_id]
+        with open(output, "wb") as sink:
+            return subprocess.Popen(
+                ["nsenter", f"--net=/proc/self/fd/{namespace}", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                pass_fds=(namespace,),
+                preexec_fn=die_with_parent,
+            )
+
+    def _start_server(self, transfer: Transfer, port: int, directory: Path) -> _Flow:
+        output = directory / f"{transfer.id}.server"
+        dst = self._fabric.gpu_of_rank(transfer.dst)
+        size_bytes = iperf3.rounded_bytes(self._scale.emulated_bytes(transfer.size_bytes))
+        server = self._spawn(iperf3.server_command(port), dst.id, output)
+        return _Flow(transfer, size_bytes, port, server, output, directory / f"{transfer.id}.client")
+
+    def _start_client(self, flow: _Flow) -> None:
+        src = self._fabric.gpu_of_rank(flow.transfer.src)
+        dst = self._fabric.gpu_of_rank(flow.transfer.dst)
+        command = iperf3.client_command(ipv4(dst.domain, dst.rail), flow.port, flow.size_bytes)
+        flow.client = self._spawn(command, src.id, flow.client_output)
+
+    def _await_listening(self, flows: Sequence[_Flow]) -> None:
+        """Wait until every server listens on its port; the kernel's socket table of its namespace says so."""
+        deadline = time.monotonic() + LISTEN_TIMEOUT_S
+        waiting = list(flows)
+        while waiting:
+            waiting = [flow for flow in waiting if not _listens(flow.server.pid, flow.port)]
+            if not waiting:
+                return
+            for flow in waiting:
+                if flow.server.poll() is not None:
+                    text = iperf3.error_text(flow.server_output.read_text(errors="replace"))
+                    raise ReplayError(
+                        f"the iperf3 server for port {flow.port} ended before it listened: {text or 'no message'}"
+                    )
+            if time.monotonic() > deadline:
+                raise ReplayError(f"{len(waiting)} iperf3 servers do not listen after {LISTEN_TIMEOUT_S:g} s")
+            self._check_cancelled(0.005)
+
+    def _await_end(self, flows: Sequence[_Flow]) -> None:
+        """Wait until every process has ended or its transfer's deadline has passed."""
+        nic_mbps = self._scale.emulated_rate_mbps(self._fabric.spec.nic_rate_mbps)
+        largest_bytes = max(flow.size_bytes for flow in flows)
+        deadline = time.monotonic() + SPARE_S + largest_bytes * 8 / 1e6 / (nic_mbps * SLOWEST_SHARE)
+        with selectors.DefaultSelector() as selector:
+            for flow in flows:
+                for process in flow.processes():
+                    selector.register(os.pidfd_open(process.pid), selectors.EVENT_READ, (flow, process))
+            try:
+                while selector.get_map() and time.monotonic() < deadline:
+                    self._check_cancelled(0)
+                    for key, _ in selector.select(0.1):
+                        flow, process = key.data
+                        if process is flow.server:
+                            flow.server_ended_s = self._now_s()
+                        elif process.wait() != 0:
+                            flow.server.kill()  # nobody will come any more; it would wait for its idle time-out
+                        selector.unregister(key.fileobj)
+                        os.close(key.fd)
+            finally:
+                for key in list(selector.get_map().values()):
+                    key.data[0].given_up = f"no end after {SPARE_S:g} s more than the slowest acceptable time"
+                    os.close(key.fd)
+
+    def _record(self, flow: _Flow) -> TransferRecord:
+        """What became of a transfer, from the receiver's report; a failure says why."""
+        transfer = flow.transfer
+        report = iperf3.receiver_report(flow.server_output.read_text(errors="replace"))
+        if report is None or flow.server_ended_s is None:
+            client_text = flow.client_output.read_text(errors="replace") if flow.client_output.exists() else ""
+            reason = flow.given_up or iperf3.error_text(client_text) or "iperf3 gave no measurement"
+            self.log.events.append(Event(self._now_s(), EventKind.TRANSFER_FAILED, str(transfer.id), reason))
+            return TransferRecord(transfer.id, TransferStatus.FAILED, None, None, 0.0, flow.size_bytes, reason)
+        start_s = flow.server_ended_s - report.duration_s
+        share = report.received_bytes / flow.size_bytes
+        complete = share >= COMPLETE_SHARE and not flow.given_up
+        reason = "" if complete else flow.given_up or f"the receiver had {share:.1%} when the sender ended"
+        return TransferRecord(
+            transfer.id,
+            TransferStatus.COMPLETE if complete else TransferStatus.INCOMPLETE,
+            max(0.0, start_s),
+            flow.server_ended_s,
+            report.received_bytes,
+            flow.size_bytes,
+            reason,
+        )
+
+    def _check_cancelled(self, wait_s: float) -> None:
+        if self._cancelled.wait(wait_s):
+            raise InterruptedRunError("the run was interrupted; what was measured before is kept")
+
+
+def _listens(pid: int, port: int) -> bool:
+    """Whether a TCP socket of the process's network namespace listens on ``port``."""
+    wanted = f":{port:04X}"
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+                columns = line.split()
+                if columns[1].endswith(wanted) and columns[3] == TCP_LISTEN:
+                    return True
+    return False

@@ -1,0 +1,132 @@
+"""The fabric's control server: takes requests on a Unix socket and answers them from the running emulation."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from emulator.emulation import Emulation
+from emulator.errors import EmulatorError
+from emulator.hops import trace_probes
+from emulator.rundir import RunDir
+from emulator.wire import error_message, messages, record_to_dict, send
+from workloads.failures import LinkFailure
+from workloads.schedule import Schedule
+
+Answer = Callable[[dict[str, Any], Callable[[str], None], threading.Event], Any]
+
+
+class ControlServer:
+    """Serves one emulation. Requests run in threads; runs of a schedule exclude each other."""
+
+    def __init__(self, run_dir: RunDir, emulation: Emulation) -> None:
+        self._emulation = emulation
+        self._run_lock = threading.Lock()
+        self.stopping = threading.Event()
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(run_dir.socket_path))
+        run_dir.socket_path.chmod(0o600)
+        self._listener.listen(16)
+        self._verbs: dict[str, Answer] = {
+            "status": lambda _request, _progress, _cancelled: emulation.status(),
+            "provenance": lambda _request, _progress, _cancelled: emulation.provenance(),
+            "fail": lambda request, _progress, _cancelled: emulation.set_link(request["link"], up=False),
+            "restore": lambda request, _progress, _cancelled: emulation.set_link(request["link"], up=True),
+            "reach": lambda request, _progress, _cancelled: emulation.reach_all(request.get("timeout_s", 5.0)),
+            "trace": self._trace,
+            "run": self._run,
+            "stop": self._stop,
+        }
+
+    def serve(self) -> None:
+        """Answer requests until asked to stop."""
+        self._listener.settimeout(0.2)
+        while not self.stopping.is_set():
+            with suppress(TimeoutError):
+                connection, _ = self._listener.accept()
+                connection.settimeout(None)
+                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+        self._listener.close()
+
+    def _answer(self, connection: socket.socket) -> None:
+        cancelled = threading.Event()
+        with connection, suppress(OSError):
+            try:
+                request = next(messages(connection), None)
+            except ValueError:
+                send(connection, error_message(EmulatorError("the request is not a line of JSON")))
+                return
+            if request is None:
+                return
+            answer = self._verbs.get(str(request.get("verb")))
+            if answer is None:
+                send(connection, error_message(EmulatorError(f"the fabric knows no verb '{request.get('verb')}'")))
+                return
+            watcher = threading.Thread(target=_cancel_on_hangup, args=(connection, cancelled), daemon=True)
+            watcher.start()
+            try:
+                result = answer(request, lambda text: send(connection, {"progress": text}), cancelled)
+            except Exception as error:
+                send(connection, error_message(error))
+            else:
+                send(connection, {"result": result})
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def _run(self, request: dict[str, Any], progress: Callable[[str], None], cancelled: threading.Event) -> Any:
+        if not self._run_lock.acquire(blocking=False):
+            raise EmulatorError("another run is using this fabric; wait for it, or bring up a second one with --name")
+        with self._run_lock_held():
+            record = self._emulation.run(
+                Schedule.from_dict(request["schedule"]),
+                [LinkFailure(**failure) for failure in request["failures"]],
+                request["seed"],
+                _until_hangup(progress, cancelled),
+                cancelled,
+            )
+            return record_to_dict(record)
+
+    def _run_lock_held(self) -> _Held:
+        return _Held(self._run_lock)
+
+    def _trace(self, request: dict[str, Any], _progress: Any, _cancelled: Any) -> Any:
+        return trace_probes(self._emulation, request["src"], request["dst"], request.get("count", 5))
+
+    def _stop(self, _request: dict[str, Any], _progress: Any, _cancelled: Any) -> Any:
+        self.stopping.set()
+        return {}
+
+
+class _Held:
+    """Releases an already acquired lock at the end of a ``with`` block."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_error: object) -> None:
+        self._lock.release()
+
+
+def _until_hangup(progress: Callable[[str], None], cancelled: threading.Event) -> Callable[[str], None]:
+    """``progress`` that turns a vanished client into a cancelled run instead of an error."""
+
+    def report(text: str) -> None:
+        try:
+            progress(text)
+        except OSError:
+            cancelled.set()
+
+    return report
+
+
+def _cancel_on_hangup(connection: socket.socket, cancelled: threading.Event) -> None:
+    """A client says all in its first line, so anything read after it is its end."""
+    with suppress(OSError):
+        connection.recv(1)
+    cancelled.set()
