@@ -1,0 +1,35 @@
+"""The controller's mistakes, one class per kind."""
+
+from __future__ import annotations
+
+from topologies.errors import RailbedError
+
+
+class PolicyError(RailbedError, ValueError):
+    """The routing policy names a relay that does not exist."""
+
+    exit_code = 2
+
+
+class RouteError(RailbedError, ValueError):
+    """A path was asked for that means nothing, e.g. from a GPU to itself."""
+
+    exit_code = 2
+
+
+class AmbiguousRulesError(RailbedError):
+    """Two rules of one switch with equal priority both match a packet, so its way is undefined."""
+
+
+class FrameworkError(RailbedError):
+    """No usable controller framework (os-ken or Ryu) is installed."""
+
+
+class ListenError(RailbedError):
+    """The controller cannot listen where it was told to; mostly because another process does."""
+
+
+class ArgumentError(RailbedError, ValueError):
+    """The controller was started with wrong arguments."""
+
+    exit_code = 2
