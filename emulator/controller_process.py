@@ -47,6 +47,7 @@ class ControllerProcess:
         *,
         port: int,
         framework: str | None = None,
+        python: str | None = None,
         seed: int = 0,
         on_event: Callable[[ControllerEvent], None] | None = None,
     ) -> None:
@@ -57,7 +58,7 @@ class ControllerProcess:
         self.port = port
         spec_path = directory / "fabric.json"
         spec_path.write_text(json.dumps(spec.to_dict()))
-        command = [controller_python(framework), "-m", "controller", "--fabric", str(spec_path)]
+        command = [python or controller_python(framework), "-m", "controller", "--fabric", str(spec_path)]
         command += ["--listen", f"127.0.0.1:{port}", "--seed", str(seed)]
         environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT)}
         if framework:

@@ -13,49 +13,17 @@ from pathlib import Path
 
 from pyroute2 import IPRoute, NetlinkError
 
-from emulator.errors import CapacityError, NameTooLongError
+from emulator.errors import CapacityError
+from emulator.host_settings import HOST_SYSCTLS
 from emulator.kernel import inside_network_namespace, new_network_namespace
-from emulator.machine_settings import CONGESTION_CONTROL
-from emulator.shaping import Shape, Shaper, shape
+from emulator.names import HOST_INTERFACE, check_names, interface_name, link_interfaces
+from emulator.shape import Shape, shape
+from emulator.shaping import Shaper
 from topologies.addresses import NETWORK_PREFIX_BITS, ipv4, mac
 from topologies.model import Fabric, Gpu, Link, LinkKind
 from topologies.scale import Scale, link_rate_mbps
 
-MAX_INTERFACE_NAME = 15
-HOST_INTERFACE = "eth0"
 MTU_BYTES = 1500
-
-HOST_SYSCTLS = {
-    "net/ipv6/conf/all/disable_ipv6": "1",
-    "net/ipv6/conf/default/disable_ipv6": "1",
-    "net/ipv4/tcp_congestion_control": CONGESTION_CONTROL,
-    # Larger super-packets mean fewer trips through the switches; below 8 segments flows starve.
-    "net/ipv4/tcp_min_tso_segs": "8",
-    # A reordered or rerouted flow must not be remembered by the next one.
-    "net/ipv4/tcp_no_metrics_save": "1",
-}
-
-
-def interface_name(switch_id: str, port: int) -> str:
-    """Name of a switch's interface, Mininet's style; raises NameTooLongError above 15 characters."""
-    name = f"{switch_id}-eth{port}"
-    if len(name) > MAX_INTERFACE_NAME:
-        raise NameTooLongError(
-            f"the interface name '{name}' has {len(name)} characters, the kernel takes {MAX_INTERFACE_NAME}: "
-            "use fewer domains or rails"
-        )
-    return name
-
-
-def link_interfaces(link: Link) -> tuple[str, str]:
-    """Names of the two interfaces of a link between switches, the ``a`` end first."""
-    return interface_name(link.a, link.a_port), interface_name(link.b, link.b_port)
-
-
-def check_names(fabric: Fabric) -> None:
-    """Raise NameTooLongError for the first interface of ``fabric`` whose name the kernel would refuse."""
-    for switch_id, port in fabric.link_by_port:
-        interface_name(switch_id, port)
 
 
 @dataclass

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from controller.policy import RoutingPolicy
 from controller.routing import Path, Routes
-from emulator.devices import interface_name
 from emulator.errors import EmulatorError
 from emulator.kernel import die_with_parent
+from emulator.names import interface_name
 from topologies.addresses import ipv4, mac
 from topologies.model import HOST_PORT, Failures, Gpu
 

@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from emulator.host_settings import CONGESTION_CONTROL
 from emulator.kernel import inside_network_namespace
 from emulator.rundir import RUN_ROOT
-
-CONGESTION_CONTROL = "cubic"
-"""Cubic shares a bounded queue evenly; bbr, a common default, starves single flows there."""
 
 # One packet socket of ovs-vswitchd sends for all ports: with the kernel's small default buffer a single backlogged
 # port makes all others drop.

@@ -14,7 +14,8 @@ from mininet.link import Intf, Link
 from mininet.net import Mininet
 from mininet.node import Host, OVSSwitch
 
-from emulator.devices import HOST_INTERFACE, Devices, interface_name
+from emulator.devices import Devices
+from emulator.names import HOST_INTERFACE, interface_name
 from topologies.addresses import NETWORK_PREFIX_BITS, ipv4, mac
 from topologies.model import Fabric, LinkKind
 

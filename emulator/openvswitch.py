@@ -15,9 +15,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from emulator.devices import interface_name
 from emulator.errors import CapacityError, MissingToolError, OpenVSwitchError
 from emulator.kernel import die_with_parent
+from emulator.names import interface_name
 from topologies.model import Fabric
 
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")

@@ -8,8 +8,9 @@ import time
 import numpy as np
 from pyroute2 import IPRoute
 
-from emulator.devices import Devices, link_interfaces, transmitted_bytes
+from emulator.devices import Devices, transmitted_bytes
 from emulator.kernel import inside_network_namespace
+from emulator.names import link_interfaces
 from topologies.model import Fabric
 from workloads.records import LinkSeries
 

@@ -1,69 +1,21 @@
-"""How a link's rate becomes traffic control: one HTB class over one bounded byte queue at each end of the veth pair.
-
-The arithmetic is pure; :class:`Shaper` is the shell that sets it in the kernel and reads it back.
-"""
+"""Sets the shape of interfaces in the kernel and reads it back: one HTB class over one bounded byte queue."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from pyroute2 import IPRoute
 from pyroute2.netlink.rtnl.tcmsg import plugins
 
 from emulator.errors import ShapingError
+from emulator.shape import Shape
 
 # pyroute2 knows pfifo but not its byte-counting twin; both have the same single option, the limit.
 plugins.setdefault("bfifo", plugins["pfifo"])
 
-FRAME_BYTES = 1514
-"""An Ethernet frame of MTU 1500 as HTB counts it: no preamble, gap or checksum."""
-
-PAYLOAD_BYTES = 1448
-"""TCP payload of such a frame with time stamps."""
-
-GOODPUT_SHARE = PAYLOAD_BYTES / FRAME_BYTES
-
-QUEUE_S = 0.040
-QUEUE_FLOOR_BYTES = 64_000
-
 ROOT_HANDLE = 0x00010000
 CLASS_ID = 0x00010001
 LEAF_HANDLE = 0x00020000
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What one end of a link is shaped to.
-
-    ``rate_bytes_per_s`` is what the kernel is given (tc's own "mbit" words are avoided: they have more than one
-    meaning); ``burst_bytes`` lets one super-packet through; ``queue_bytes`` bounds the waiting line.
-    """
-
-    rate_bytes_per_s: int
-    burst_bytes: int
-    queue_bytes: int
-    quantum_bytes: int
-
-    @property
-    def rate_mbps(self) -> float:
-        """The rate in Mbit/s."""
-        return self.rate_bytes_per_s * 8 / 1e6
-
-
-def shape(rate_mbps: float) -> Shape:
-    """The shape of a link of ``rate_mbps``: the queue holds 40 ms of it, and never less than 64 kB.
-
-    Below 64 kB a single TCP super-packet could find no room (docs/fidelity.md has the measurements).
-    """
-    rate_bytes_per_s = round(rate_mbps * 1e6 / 8)
-    return Shape(
-        rate_bytes_per_s=rate_bytes_per_s,
-        burst_bytes=max(2 * FRAME_BYTES, math.ceil(rate_bytes_per_s * 0.001)),
-        queue_bytes=max(QUEUE_FLOOR_BYTES, math.ceil(rate_bytes_per_s * QUEUE_S)),
-        quantum_bytes=FRAME_BYTES * 4,
-    )
 
 
 class Shaper:

@@ -147,7 +147,7 @@ def _normalised(spec: FabricSpec) -> FabricSpec:
     """``spec`` with its values checked and its dependent defaults filled in."""
     for name, minimum in (("domains", 1), ("rails", 1), ("parallel_links", 1)):
         _check_count(name, getattr(spec, name), minimum)
-    for name, minimum in (("spines", 1), ("switch_ports", 2), ("domains_per_leaf", 1)):
+    for name, minimum in (("spines", 0), ("switch_ports", 2), ("domains_per_leaf", 1)):
         if getattr(spec, name) is not None:
             _check_count(name, getattr(spec, name), minimum)
     for name in ("nic_rate_mbps", "nvlink_rate_mbps", "oversubscription"):
@@ -186,14 +186,16 @@ def _with_leaves(spec: FabricSpec) -> FabricSpec:
     units = math.ceil(spec.domains / domains_per_leaf)
     leaves = units * (spec.rails if spec.kind is FabricKind.RAIL_OPTIMIZED else 1)
     if leaves == 1:
-        if spec.spines and spec.kind is FabricKind.RAIL_ONLY:
+        if spec.spines:
             raise FabricError(
-                f"spines is {spec.spines}, but a rail-only fabric with one switch per rail has no spine; "
-                "leave spines out, or set domains_per_leaf or switch_ports so that a rail needs several leaves"
+                f"spines is {spec.spines}, but there is only one switch to join (per rail, on rail-only); "
+                "leave spines out, or set domains_per_leaf or switch_ports so that several leaves are needed"
             )
         return dataclasses.replace(spec, domains_per_leaf=domains_per_leaf, spines=0)
     down_ports = domains_per_leaf * nics_per_domain
     spines = spec.spines
+    if spines == 0:
+        raise FabricError(f"spines is 0, but {leaves} leaves need at least one to be joined; leave spines out")
     if spines is None:
         spines = math.ceil(down_ports / spec.oversubscription / spec.parallel_links)
     if ports is not None:
