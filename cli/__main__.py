@@ -1,0 +1,5 @@
+"""Makes ``python -m cli`` the same as ``railbed``."""
+
+from cli.main import main
+
+main()

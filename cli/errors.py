@@ -1,0 +1,15 @@
+"""Mistakes in the use of the command line that are not mistakes in a fabric."""
+
+from topologies.errors import RailbedError
+
+
+class LauncherOnlyError(RailbedError):
+    """The command belongs to the launcher of a checkout and cannot run from an installed package."""
+
+    exit_code = 2
+
+
+class AmbiguousFabricError(RailbedError):
+    """Several fabrics are up and none was named."""
+
+    exit_code = 2

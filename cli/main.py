@@ -1,0 +1,126 @@
+"""The entry point: finds the command, runs it, and turns every error into one sentence and an exit code.
+
+Command modules are imported only when their command runs, so that a fast command starts fast.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+import traceback
+from typing import NoReturn
+
+import click
+
+from topologies.errors import RailbedError
+
+COMMANDS = {
+    "demo": "The main job: both fabrics, the same traffic, one failure, a report.",
+    "run": "Run a scenario file and write its results.",
+    "up": "Start a fabric that stays up in the background.",
+    "down": "Take fabrics down and remove everything that is theirs.",
+    "status": "The fabrics that are up, and how they are.",
+    "fail": "Take a link of a running fabric down.",
+    "restore": "Bring a failed link back up.",
+    "doctor": "What this machine can emulate, and what to do about what it can't.",
+    "setup": "Install what is missing, and nothing else.",
+    "uninstall": "Remove what setup made in the checkout.",
+    "test": "Lint, types and all tests.",
+}
+"""Every command with its line in the overview; the module of the same name holds it as ``command``."""
+
+
+class _LazyCommands(click.Group):
+    """A group that imports the module of a command when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found = importlib.import_module(f"cli.{cmd_name}").command
+        assert isinstance(found, click.Command)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else "'railbed --help' lists the commands"
+            raise click.UsageError(f"there is no command '{name}': {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=_LazyCommands,
+    name="railbed",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(package_name="railbed", prog_name="railbed")
+@click.option("--debug", is_flag=True, help="Show the trace of an error, not only its sentence.")
+def railbed(debug: bool) -> None:
+    """Railbed: a scale model of a GPU cluster's network that runs on one laptop."""
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong use."""
+    words = sys.argv[1:] if arguments is None else arguments
+    sys.exit(_run(words, debug="--debug" in words[:1] or bool(os.environ.get("RAILBED_DEBUG"))))
+
+
+def _run(words: list[str], debug: bool) -> int:
+    """The exit code of the command line ``words``; errors are printed to stderr."""
+    try:
+        result = railbed.main(args=words, prog_name="railbed", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
+    except click.ClickException as error:
+        _say(_with_help_hint(error))
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        if debug:
+            traceback.print_exc()
+        _say("interrupted")
+        return 1
+    except BrokenPipeError:
+        # The reader of our output went away, as `head` does; nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except RailbedError as error:
+        if debug:
+            traceback.print_exc()
+        _say(str(error))
+        return error.exit_code
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        _say(f"unexpected {type(error).__name__}: {_one_line(str(error))}; 'railbed --debug ...' shows the trace")
+        return 1
+
+
+def _with_help_hint(error: click.ClickException) -> str:
+    message = _one_line(error.format_message()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    if context is None or "--help" in message:
+        return message
+    return f"{message}; see '{context.command_path} --help'"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _say(sentence: str) -> None:
+    click.echo(f"railbed: {sentence}", err=True)

@@ -1,0 +1,75 @@
+"""``railbed run``: run a scenario file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.fabrics import need_root
+from cli.output import json_option, print_json, progress
+
+if TYPE_CHECKING:
+    from experiments.run import Results
+
+PIPE_WIDTH = 200
+
+
+@click.command("run")
+@click.argument("scenario", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--backend",
+    type=click.Choice(["emulator", "simulator"]),
+    help="Where it runs; the emulator needs root.  [default: what the scenario says]",
+)
+@click.option(
+    "--results",
+    "results_root",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("results"),
+    show_default=True,
+    help="Folder that the results are written below.",
+)
+@json_option
+def command(scenario: Path, backend: str | None, results_root: Path, as_json: bool) -> int:
+    """Run the SCENARIO file: its workload on its fabrics, healthy and with its failures.
+
+    Prints the table and writes results, figures and a report. Exit code 1 if a transfer was not made in full.
+    """
+    from experiments.run import run_scenario, simulator_backend
+    from experiments.scenario import load_scenario
+
+    loaded = load_scenario(scenario)
+    if backend is not None:
+        loaded = loaded.model_copy(update={"backend": backend})
+    on_emulator = loaded.backend == "emulator"
+    if on_emulator:
+        need_root(f"run {scenario}")
+    with ExitStack() as stack:
+        show = stack.enter_context(progress())
+        chosen = simulator_backend
+        if on_emulator:
+            from experiments.emulated import emulator_backend
+
+            chosen = stack.enter_context(emulator_backend(show))
+        results = run_scenario(loaded, chosen, show, results_root=results_root, command=sys.argv)
+    if as_json:
+        print_json({"folder": results.folder, "summary": json.loads((results.folder / "summary.json").read_text())})
+    else:
+        _print_table(results)
+    return 0 if results.complete else 1
+
+
+def _print_table(results: Results) -> None:
+    from rich.console import Console
+
+    from experiments.tables import summary
+
+    # In a pipe a table that is cut at 80 columns would be useless.
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    console.print(summary(results.outcomes))
+    click.echo(f"results: {results.folder}\nreport: {results.report}")

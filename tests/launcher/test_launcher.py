@@ -1,0 +1,203 @@
+"""The launcher as a user calls it. What changes the machine is tried in copies and in throw-away namespaces."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+NOBODY = 65534
+LIVE_COMMANDS = ("demo", "test", "up", "down", "fail", "restore")
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+needs_stamp = pytest.mark.skipif(
+    not (ROOT / ".venv" / "stamp-base").exists(), reason="the checkout was not set up by the launcher (./railbed setup)"
+)
+
+
+def call(*command: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        **{"timeout": 60, **options},
+    )
+
+
+@pytest.fixture
+def lone_launcher() -> Iterator[Path]:
+    """A copy of the launcher alone, in a folder with a blank in its name that everybody may enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        place = Path(folder) / "rail bed"
+        place.mkdir()
+        for name in ("railbed", "setup.py", "requirements"):
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, place / name)
+            else:
+                shutil.copy2(source, place / name)
+        yield place / "railbed"
+
+
+def one_sentence(done: subprocess.CompletedProcess[str]) -> str:
+    lines = done.stderr.splitlines()
+    assert done.stdout == ""
+    assert len(lines) == 1
+    assert lines[0].startswith("railbed: ")
+    return lines[0]
+
+
+@needs_root
+@pytest.mark.parametrize("command", LIVE_COMMANDS)
+def test_live_commands_without_root_say_so(lone_launcher: Path, command: str) -> None:
+    done = call("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", lone_launcher, command)
+    assert done.returncode == 2
+    assert one_sentence(done) == f"railbed: '{command}' needs root: run sudo {lone_launcher} {command}"
+    assert not (lone_launcher.parent / ".venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("setup", "--fast"), "setup does not take '--fast'; its only option is --ryu"),
+        (("uninstall", "now"), "uninstall does not take 'now'; it has no options"),
+        (("--debug", "setup"), "'--debug' must come after 'setup'"),
+    ],
+)
+def test_wrong_use(lone_launcher: Path, words: tuple[str, ...], sentence: str) -> None:
+    done = call(lone_launcher, *words)
+    assert done.returncode == 2
+    assert one_sentence(done) == f"railbed: {sentence}"
+
+
+@pytest.fixture
+def poor_path(tmp_path: Path) -> Path:
+    """A PATH with what the launcher itself needs and nothing else: no Mininet, no iperf3, no apt-get."""
+    for tool in ("sh", "dirname", "readlink", "id", "stat", "cat", "cksum", "flock", "mktemp", "rm", "grep", "tail"):
+        found = shutil.which(tool)
+        assert found
+        (tmp_path / tool).symlink_to(found)
+    return tmp_path
+
+
+@needs_root
+def test_a_system_without_apt_gets_the_packages_named(lone_launcher: Path, poor_path: Path) -> None:
+    done = call(lone_launcher, "up", env={"PATH": str(poor_path)})
+    assert done.returncode == 1
+    sentence = one_sentence(done)
+    assert "this system has no apt-get: install" in sentence
+    assert "mininet iperf3" in sentence
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ("W: Temporary failure resolving 'somewhere'", "because the network cannot be reached"),
+        ("E: No space left on device", "because the disk is full"),
+        ("E: Unable to locate package mininet", "E: Unable to locate package mininet (log: "),
+    ],
+)
+def test_apt_that_fails_becomes_a_sentence(
+    lone_launcher: Path, poor_path: Path, tmp_path_factory: pytest.TempPathFactory, answer: str, sentence: str
+) -> None:
+    apt = poor_path / "apt-get"
+    apt.write_text(f'#!/bin/sh\necho "{answer}"\nexit 100\n')
+    apt.chmod(0o755)
+    logs = tmp_path_factory.mktemp("logs")
+    done = call(lone_launcher, "up", env={"PATH": str(poor_path), "TMPDIR": str(logs)})
+    assert done.returncode == 1
+    announced, failed = done.stderr.splitlines()
+    assert announced.startswith("railbed: installing ")
+    assert sentence in failed
+    assert answer in next(logs.iterdir()).read_text()
+
+
+@needs_root
+@pytest.mark.live
+def test_no_network_is_one_sentence_and_the_next_call_starts_anew(lone_launcher: Path, tmp_path: Path) -> None:
+    done = call(
+        "unshare", "--net", lone_launcher, "--version", env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=120
+    )
+    assert done.returncode == 1
+    announced, failed = done.stderr.splitlines()
+    assert announced.startswith("railbed: preparing the Python environment")
+    assert "because the network cannot be reached" in failed
+    environment = lone_launcher.parent / ".venv"
+    assert (environment / "incomplete").exists()
+    assert not (environment / "stamp-base").exists()
+
+
+@needs_stamp
+def test_the_second_call_starts_within_two_seconds_from_anywhere(tmp_path: Path) -> None:
+    link = tmp_path / "link to railbed"
+    link.symlink_to(ROOT / "railbed")
+    # Folders that are named as our packages must not be taken for them.
+    (tmp_path / "cli").mkdir()
+    (tmp_path / "cli" / "__init__.py").touch()
+    started_s = time.monotonic()
+    done = call(link, "--version", cwd=tmp_path)
+    assert time.monotonic() - started_s < 2
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("railbed, version ")
+
+
+@needs_stamp
+def test_setup_is_idempotent() -> None:
+    done = call(ROOT / "railbed", "setup")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "nothing to do: everything is installed\n", "")
+
+
+@needs_stamp
+def test_help_of_live_commands_needs_no_root_and_exit_codes_pass_through() -> None:
+    assert call(ROOT / "railbed", "demo", "--help").returncode == 0
+    done = call(ROOT / "railbed", "run", "no-such-file.yaml", "--backend", "simulator")
+    assert done.returncode == 2
+    assert "no-such-file.yaml" in one_sentence(done)
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+def test_the_shell_scripts_are_clean() -> None:
+    done = call("shellcheck", ROOT / "railbed", ROOT / ".ci" / "run")
+    assert done.returncode == 0, done.stdout
+
+
+@needs_root
+@pytest.mark.soak
+def test_first_calls_from_a_clean_copy(tmp_path: Path) -> None:
+    """Two first calls at once, then one that is killed half-way: in the end the environment works."""
+    place = tmp_path / "clean copy"
+    listed = call("git", "ls-files", cwd=ROOT).stdout.splitlines()
+    for name in listed:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, place / name)
+    launcher = str(place / "railbed")
+    both = [subprocess.Popen([launcher, "--version"], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    answers = [process.communicate(timeout=300)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert all(answer.startswith("railbed, version ") for answer in answers)
+
+    shutil.rmtree(place / ".venv")
+    with subprocess.Popen([launcher, "--version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
+        deadline_s = time.monotonic() + 60
+        while not (place / ".venv" / "pyvenv.cfg").exists():
+            assert time.monotonic() < deadline_s
+            with pytest.raises(subprocess.TimeoutExpired):
+                killed.wait(0.05)
+        killed.kill()
+    again = call(launcher, "doctor", "--json", timeout=300)
+    assert again.returncode in (0, 1), again.stderr
+    assert not (place / ".venv" / "incomplete").exists()
+    removed = call(launcher, "uninstall")
+    assert removed.returncode == 0
+    assert not (place / ".venv").exists()
