@@ -177,10 +177,7 @@ def test_the_shell_scripts_are_clean() -> None:
 def test_first_calls_from_a_clean_copy(tmp_path: Path) -> None:
     """Two first calls at once, then one that is killed half-way: in the end the environment works."""
     place = tmp_path / "clean copy"
-    listed = call("git", "ls-files", cwd=ROOT).stdout.splitlines()
-    for name in listed:
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, place / name)
+    shutil.copytree(ROOT, place, ignore=shutil.ignore_patterns(".git", ".venv*", ".*_cache", "__pycache__", "results"))
     launcher = str(place / "railbed")
     both = [subprocess.Popen([launcher, "--version"], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     answers = [process.communicate(timeout=300)[0] for process in both]
