@@ -67,3 +67,22 @@ def busiest_link(fabric: Fabric, schedule: Schedule, paths: PairPaths, kind: Lin
     if not candidates:
         raise SimulationError(f"'{schedule.name}' uses no {kind.value} link of this fabric: name the link to fail")
     return max(candidates)[2]
+
+
+def detour_links(fabric: Fabric, schedule: Schedule, router: Router, failed_link_id: str) -> dict[str, int]:
+    """Links that the schedule's pairs use in place of a failed link, with the real bytes that would move to each.
+
+    Only pairs whose healthy path crosses the failed link count, and of their new paths only the links that the old one
+    did not have. Sorted by bytes, most first, then in the fabric's order.
+    """
+    healthy, repaired = router(Failures()), router(Failures(links=frozenset({failed_link_id})))
+    moved: dict[str, int] = {}
+    for (src, dst), size_bytes in schedule.bytes_by_pair().items():
+        old = healthy(src, dst)
+        if old is None or failed_link_id not in old:
+            continue
+        for link_id in repaired(src, dst) or ():
+            if link_id not in old and fabric.link(link_id).kind is not LinkKind.HOST:
+                moved[link_id] = moved.get(link_id, 0) + size_bytes
+    positions = link_positions(fabric)
+    return dict(sorted(moved.items(), key=lambda item: (-item[1], positions[item[0]])))

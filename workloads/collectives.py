@@ -47,7 +47,7 @@ def ring_all_reduce(groups: Groups, size_bytes: int, ranks: int, *, name: str = 
     carries the whole of it. ``ranks`` is the number of ranks of the fabric. Raises CollectiveError for groups that are
     empty, unequal or overlapping, and for sizes below one byte per part.
     """
-    _check_groups(groups, size_bytes, ranks)
+    check_groups(groups, size_bytes, ranks)
     scatter: list[_Send] = []
     gather: list[_Send] = []
     for group, members in groups.items():
@@ -68,7 +68,7 @@ def all_to_all(groups: Groups, size_bytes: int, ranks: int, *, name: str = ALL_T
     ``size_bytes`` is the send buffer of one rank, as in nccl-tests, including the part that it keeps. Raises
     CollectiveError as :func:`ring_all_reduce` does.
     """
-    n = _check_groups(groups, size_bytes, ranks)
+    n = check_groups(groups, size_bytes, ranks)
     parts = _split(size_bytes, n)
     phases: list[list[_Send]] = []
     for shift in range(1, n):
@@ -115,7 +115,12 @@ def _split(size_bytes: int, parts: int) -> list[int]:
     return [each + (part < rest) for part in range(parts)]
 
 
-def _check_groups(groups: Groups, size_bytes: int, ranks: int) -> int:
+def check_groups(groups: Groups, size_bytes: int, ranks: int) -> int:
+    """Number of ranks in each group; raises CollectiveError unless a collective of that size can be made over them.
+
+    Groups must be equally large, of at least 2 ranks, disjoint and within ``ranks``; ``size_bytes`` at least one byte
+    per rank of a group.
+    """
     if not groups:
         raise CollectiveError("a collective needs at least one group of ranks")
     sizes = {len(members) for members in groups.values()}

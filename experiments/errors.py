@@ -1,0 +1,37 @@
+"""Mistakes in a scenario file, and results that cannot be written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from topologies.errors import RailbedError
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a scenario: the line (0 where there is none), the key, and a sentence."""
+
+    line: int
+    key: str
+    text: str
+
+
+class ScenarioError(RailbedError, ValueError):
+    """A scenario file is missing, unreadable or wrong; holds all problems at once, one line of the message each."""
+
+    exit_code = 2
+
+    def __init__(self, path: str, problems: Sequence[Problem]) -> None:
+        """Make the message of all ``problems`` of the file at ``path``."""
+        self.path = path
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self._line(problem) for problem in self.problems))
+
+    def _line(self, problem: Problem) -> str:
+        place = f"{self.path}:{problem.line}" if problem.line else self.path
+        return f"{place}: {problem.key}: {problem.text}" if problem.key else f"{place}: {problem.text}"
+
+
+class ResultsError(RailbedError):
+    """Results cannot be written where they should go."""

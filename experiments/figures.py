@@ -1,0 +1,351 @@
+"""Figures: throughput over time, completion times side by side, and the fabric drawn as on a board.
+
+Made with matplotlib's objects, without its global state, so that they can be drawn from any thread. Colours are those
+of Okabe and Ito, which people with any colour vision tell apart; lines also differ by dashes, bars by hatching.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyBboxPatch, Patch
+from matplotlib.patheffects import withStroke
+
+from experiments.outcome import HEALTHY, Outcome
+from experiments.units import rate_text, size_text
+from topologies.model import Fabric, FabricKind, Link, LinkKind, SwitchKind
+from topologies.scale import link_rate_mbps
+from workloads.records import RunRecord
+
+BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
+    "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
+)  # fmt: skip
+GREY = "#8a8a8a"
+RAIL_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, BLACK)
+RAIL_DASHES = ("-", (0, (6, 1.5)), (0, (2, 1)), (0, (6, 1.5, 1.5, 1.5)))
+_STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 12,
+    "axes.titlesize": 14,
+    "axes.labelsize": 13,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.fontsize": 11,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "railbed",
+    "hatch.linewidth": 1.2,
+}
+_PNG_DPI = 130
+
+
+def figure_bytes(figure: Figure, file_format: str) -> bytes:
+    """The figure as ``png`` or ``svg``; the same figure gives the same bytes."""
+    FigureCanvasAgg(figure)
+    target = io.BytesIO()
+    undated = {"Date": None} if file_format == "svg" else {"Software": None}
+    with rc_context(_STYLE):
+        figure.savefig(target, format=file_format, dpi=_PNG_DPI, facecolor="white", metadata=undated)
+    return target.getvalue()
+
+
+def throughput_figure(fabric: Fabric, record: RunRecord, outcome: Outcome) -> Figure:
+    """Throughput over time: per kind of link, and above it the failed link and its detour where a link failed."""
+    with rc_context(_STYLE):
+        outages = outcome.outages
+        figure = Figure(figsize=(11, 7.2 if outages else 4.4), layout="constrained")
+        panels = figure.subplots(2 if outages else 1, 1, sharex=True, squeeze=False)[:, 0]
+        title = f"{outcome.collective} ({size_text(outcome.size_bytes)}) on {outcome.fabric}, {outcome.backend}"
+        figure.suptitle(title, fontsize=15, fontweight="bold")
+        if outages:
+            _draw_failed_links(panels[0], fabric, record, outcome)
+        _draw_link_groups(panels[-1], fabric, record)
+        for panel in panels:
+            _mark_outages(panel, outcome)
+            panel.set_ylabel("Mbit/s (emulated)")
+            panel.set_ylim(bottom=0)
+            panel.grid(axis="y", alpha=0.3)
+            _legend_beside(panel)
+        end_s = float(record.links.t_s[-1]) if len(record.links.t_s) else 1.0
+        panels[-1].set_xlim(0, end_s)
+        panels[-1].set_xlabel(f"time (emulated s; 1 s = {1000 / record.scale.time:.3g} ms of the real machine)")
+    return figure
+
+
+def _draw_failed_links(panel: Axes, fabric: Fabric, record: RunRecord, outcome: Outcome) -> None:
+    panel.set_title("Failed link and its busiest detour links, both directions", loc="left")
+    detour_styles = ((BLUE, (0, (6, 1.5))), (ORANGE, (0, (2, 1))), (GREEN, (0, (6, 1.5, 1.5, 1.5))))
+    shown: set[str] = set()
+    for outage in outcome.outages:
+        wide = [link.link_id for link in outage.detour if fabric.link(link.link_id).kind is not LinkKind.NVLINK]
+        wide += [link.link_id for link in outage.detour if link.link_id not in wide]
+        for (colour, dashes), link_id in zip(detour_styles, wide, strict=False):
+            if link_id not in shown:
+                _draw_rate(panel, record, [link_id], f"{link_id} (detour)", colour, dashes, 2.0)
+                shown.add(link_id)
+        _draw_rate(panel, record, [outage.link_id], f"{outage.link_id} (fails)", VERMILLION, "-", 3.0)
+        rate_mbps = link_rate_mbps(fabric.link(outage.link_id), record.scale)
+        label = f"rate per direction,\n{rate_text(rate_mbps)} for {rate_text(rate_mbps * record.scale.rate)}"
+        panel.axhline(rate_mbps, color=GREY, linestyle=":", linewidth=1.5, label=label)
+
+
+def _draw_link_groups(panel: Axes, fabric: Fabric, record: RunRecord) -> None:
+    panel.set_title("All links of a kind together, both directions", loc="left")
+    names = ((LinkKind.NVLINK, "NVLink", GREEN, "-"), (LinkKind.NIC, "NIC", BLUE, (0, (6, 1.5))),
+             (LinkKind.FABRIC, "leaf-spine", PURPLE, (0, (2, 1))))  # fmt: skip
+    for kind, name, colour, dashes in names:
+        link_ids = [link.id for link in fabric.links if link.kind is kind]
+        if link_ids:
+            _draw_rate(panel, record, link_ids, f"{name} ({len(link_ids)} links)", colour, dashes, 2.2)
+
+
+def _draw_rate(
+    panel: Axes, record: RunRecord, link_ids: Sequence[str], label: str, colour: str, dashes: object, width: float
+) -> None:
+    panel.stairs(
+        record.links.rates_mbps(link_ids), record.links.t_s, baseline=None, label=label, color=colour,
+        linestyle=dashes, linewidth=width,
+    )  # fmt: skip
+
+
+def _mark_outages(panel: Axes, outcome: Outcome) -> None:
+    for outage in outcome.outages:
+        end_s = outage.up_s if outage.up_s is not None else panel.get_xlim()[1]
+        panel.axvspan(outage.down_s, end_s, color=VERMILLION, alpha=0.12, linewidth=0)
+        panel.axvline(outage.down_s, color=VERMILLION, linewidth=1.4, label="link down")
+        if outage.rerouted_after_s is not None:
+            rerouted_s = outage.down_s + outage.rerouted_after_s
+            panel.axvline(rerouted_s, color=BLACK, linewidth=1.4, linestyle=":", label="rerouted")
+        if outage.up_s is not None:
+            panel.axvline(outage.up_s, color=GREEN, linewidth=1.4, linestyle="--", label="link up")
+
+
+def _legend_beside(panel: Axes) -> None:
+    handles, labels = panel.get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    panel.legend(once.values(), once.keys(), loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+
+
+def completion_figure(outcomes: Sequence[Outcome]) -> Figure:
+    """Completion times side by side: per collective one bar per fabric and condition, with the expected value."""
+    with rc_context(_STYLE):
+        collectives = list(dict.fromkeys(outcome.collective for outcome in outcomes))
+        fabrics = list(dict.fromkeys(outcome.fabric for outcome in outcomes))
+        conditions = list(dict.fromkeys(outcome.condition for outcome in outcomes))
+        bars = len(fabrics) * len(conditions)
+        figure = Figure(figsize=(max(8.0, 1.6 + 0.95 * (bars + 0.8) * len(collectives)), 5.6), layout="constrained")
+        panel = figure.subplots()
+        highest = max((value for outcome in outcomes for value in (outcome.duration_s, outcome.predicted_s) if value),
+                      default=1.0)  # fmt: skip
+        step = 0.84 / bars
+        for outcome in outcomes:
+            bar = fabrics.index(outcome.fabric) * len(conditions) + conditions.index(outcome.condition)
+            x = collectives.index(outcome.collective) + (bar - (bars - 1) / 2) * step
+            colour = RAIL_COLOURS[fabrics.index(outcome.fabric) % len(RAIL_COLOURS)]
+            failed = outcome.condition != HEALTHY
+            if outcome.duration_s is None:
+                panel.text(x, highest * 0.01, outcome.status, rotation=90, ha="center", va="bottom", color=VERMILLION,
+                           fontweight="bold")  # fmt: skip
+                continue
+            panel.bar(x, outcome.duration_s, step * 0.9, color="white" if failed else colour, edgecolor=colour,
+                      hatch="///" if failed else "", linewidth=1.5)  # fmt: skip
+            top = max(outcome.duration_s, outcome.predicted_s or 0.0)
+            panel.text(x, top + highest * 0.03, f"{outcome.duration_s:#.3g}", ha="center", va="bottom", fontsize=11)
+            if outcome.predicted_s is not None:
+                panel.plot([x], [outcome.predicted_s], marker="D", markersize=7, color=BLACK, markerfacecolor=YELLOW)
+        panel.set_ylim(0, highest * 1.16)
+        panel.set_xticks(range(len(collectives)), collectives)
+        panel.tick_params(axis="x", length=0, labelsize=13)
+        panel.set_ylabel("completion time (emulated s)")
+        panel.grid(axis="y", alpha=0.3)
+        panel.set_axisbelow(True)
+        handles: list[Patch | Line2D] = [
+            Patch(facecolor=RAIL_COLOURS[index % len(RAIL_COLOURS)], label=fabric)
+            for index, fabric in enumerate(fabrics)
+        ]
+        if len(conditions) > 1:
+            handles.append(Patch(facecolor="white", edgecolor=GREY, hatch="///", label="with a failing link"))
+        handles.append(
+            Line2D(
+                [], [], marker="D", linestyle="", color=BLACK, markerfacecolor=YELLOW, label="expected (fluid model)"
+            )
+        )
+        figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
+    return figure
+
+
+@dataclass(frozen=True)
+class _Board:
+    """Where everything stands: centre of every node, and the size of a GPU's box."""
+
+    centre: dict[str, tuple[float, float]]
+    gpu_width: float
+    width: float
+    height: float
+
+
+_GPU_HEIGHT = 0.5
+_NVSWITCH_Y = 0.75
+_GPU_Y = 1.75
+_LEAF_Y = 4.6
+_SPINE_Y = 6.9
+
+
+def fabric_figure(fabric: Fabric, label: str, failed: Sequence[str] = (), detour: Sequence[str] = ()) -> Figure:
+    """The fabric as on a board: domains below, rails as lines to their switches, spines on top.
+
+    Links in ``failed`` are broken lines with a cross, links in ``detour`` have a yellow band. Meant for up to 64 GPUs;
+    of larger fabrics the first domains and rails are drawn, and the figure says so.
+    """
+    with rc_context(_STYLE):
+        board = _placed(fabric)
+        scale = min(1.0, 22 / board.width)
+        figure = Figure(figsize=(max(9.0, board.width * scale), 7.6), layout="constrained")
+        panel = figure.subplots()
+        panel.set_axis_off()
+        for link in fabric.links:
+            if link.kind is not LinkKind.HOST and link.a in board.centre and link.b in board.centre:
+                _draw_link(panel, fabric, board, link, link.id in failed, link.id in detour)
+        _draw_nodes(panel, fabric, board)
+        _draw_board_legend(figure, fabric, bool(failed), bool(detour))
+        shown = sum(gpu.switch_id in board.centre for gpu in fabric.gpus)
+        part = "" if shown == len(fabric.gpus) else f" (the first {shown} are drawn)"
+        spec = fabric.spec
+        rates = f"NVLink {rate_text(spec.nvlink_rate_mbps)}"
+        if spec.kind is not FabricKind.IDEAL:
+            rates += f", NIC {rate_text(spec.nic_rate_mbps)}"
+        panel.set_title(
+            f"{label}: {spec.domains} domains x {spec.rails} GPUs{part}; {rates}", fontweight="bold", pad=10
+        )
+        panel.set_xlim(-0.3, board.width + 0.3)
+        panel.set_ylim(-0.1, board.height)
+    return figure
+
+
+_MOST_DOMAINS = 8
+_MOST_RAILS = 8
+
+
+def _placed(fabric: Fabric) -> _Board:
+    """Rows from below: domains with their NVSwitch and GPUs, the switches that NICs end at, the spines."""
+    domains, rails = min(fabric.spec.domains, _MOST_DOMAINS), min(fabric.spec.rails, _MOST_RAILS * 2)
+    pitch = 0.62 if rails > 4 else 0.8
+    gap = 0.55
+    domain_width = rails * pitch + 0.2
+    width = max(domains * (domain_width + gap) - gap, 7.0)
+    left = (width - (domains * (domain_width + gap) - gap)) / 2
+    centre: dict[str, tuple[float, float]] = {}
+    for domain in range(domains):
+        start = left + domain * (domain_width + gap)
+        centre[f"nv{domain}"] = (start + domain_width / 2, _NVSWITCH_Y)
+        for rail in range(rails):
+            centre[f"s{domain}r{rail}"] = (start + 0.1 + (rail + 0.5) * pitch, _GPU_Y)
+    height = _GPU_Y + 1.0
+    for kinds, y in ((_LEAF_KINDS, _LEAF_Y), (_SPINE_KINDS, _SPINE_Y)):
+        row = [switch.id for switch in fabric.switches if switch.kind in kinds and max(switch.rail, 0) < rails]
+        row = row[: _MOST_DOMAINS * _MOST_RAILS // 2]
+        for index, switch_id in enumerate(row):
+            centre[switch_id] = (width * (index + 0.5) / len(row), y)
+            height = y + 0.9
+    return _Board(centre, pitch * 0.82, width, height)
+
+
+_LEAF_KINDS = (SwitchKind.RAIL, SwitchKind.RAIL_LEAF, SwitchKind.LEAF)
+_SPINE_KINDS = (SwitchKind.RAIL_SPINE, SwitchKind.SPINE)
+
+
+def _rail_style(rail: int) -> tuple[str, object]:
+    return RAIL_COLOURS[rail % len(RAIL_COLOURS)], RAIL_DASHES[rail % len(RAIL_DASHES)]
+
+
+def _draw_link(panel: Axes, fabric: Fabric, board: _Board, link: Link, failed: bool, detour: bool) -> None:
+    (ax, ay), (bx, by) = board.centre[link.a], board.centre[link.b]
+    if link.kind is LinkKind.NVLINK:
+        ay -= _GPU_HEIGHT / 2
+        bx, by = ax, by + 0.2
+    elif link.kind is LinkKind.NIC:
+        ay += _GPU_HEIGHT / 2
+        by -= 0.25
+    else:
+        ay += 0.25
+        by -= 0.25
+        copies = [other.id for other in fabric.links_of(link.a) if other.b == link.b]
+        shift = (copies.index(link.id) - (len(copies) - 1) / 2) * 0.12
+        ax, bx = ax + shift, bx + shift
+    if link.kind is LinkKind.NIC:
+        colour, dashes = _rail_style(fabric.switch_by_id[link.a].rail)
+        width = 1.8
+    else:
+        colour, dashes, width = (BLACK, "-", 2.6) if link.kind is LinkKind.NVLINK else (GREY, "-", 1.1)
+    if detour:
+        panel.plot([ax, bx], [ay, by], color=YELLOW, linewidth=8, solid_capstyle="round", zorder=1.5)
+        panel.plot([ax, bx], [ay, by], color=colour, linestyle=dashes, linewidth=width + 0.8, zorder=2.2)
+    elif failed:
+        panel.plot([ax, bx], [ay, by], color=VERMILLION, linestyle=(0, (1.2, 1.2)), linewidth=3.2, zorder=3)
+    else:
+        panel.plot([ax, bx], [ay, by], color=colour, linestyle=dashes, linewidth=width, alpha=0.85, zorder=2)
+    if failed:
+        x, y = ax + (bx - ax) * 0.42, ay + (by - ay) * 0.42
+        panel.plot([x], [y], marker="X", markersize=17, color=VERMILLION, markeredgecolor="white", zorder=6)
+        text = panel.text(x + 0.28, y, f"{link.id}\nfails", color=VERMILLION, fontweight="bold", fontsize=12,
+                          va="center", zorder=7)  # fmt: skip
+        text.set_path_effects([withStroke(linewidth=4, foreground="white")])
+
+
+def _draw_nodes(panel: Axes, fabric: Fabric, board: _Board) -> None:
+    for domain in range(fabric.spec.domains):
+        members = [board.centre[gpu.switch_id][0] for gpu in fabric.gpus
+                   if gpu.domain == domain and gpu.switch_id in board.centre]  # fmt: skip
+        if not members:
+            continue
+        left, right = min(members) - board.gpu_width / 2 - 0.16, max(members) + board.gpu_width / 2 + 0.16
+        frame = FancyBboxPatch((left, 0.05), right - left, _GPU_Y + 0.35, boxstyle="round,pad=0,rounding_size=0.12",
+                               facecolor="#f3f3f3", edgecolor=GREY, linewidth=1.2, zorder=0.5)  # fmt: skip
+        panel.add_patch(frame)
+        x = (left + right) / 2
+        panel.text(x, 0.26, f"domain {domain}", ha="center", va="center", fontsize=11)
+        inner = FancyBboxPatch((left + 0.14, _NVSWITCH_Y - 0.2), right - left - 0.28, 0.4,
+                               boxstyle="round,pad=0,rounding_size=0.08", facecolor="#444444", edgecolor="none",
+                               zorder=4)  # fmt: skip
+        panel.add_patch(inner)
+        panel.text(x, _NVSWITCH_Y, "NVSwitch", ha="center", va="center", color="white", fontsize=10.5, zorder=5)
+    for gpu in fabric.gpus:
+        if gpu.switch_id in board.centre:
+            _box(panel, board.centre[gpu.switch_id], board.gpu_width, _GPU_HEIGHT, str(gpu.rail), "white")
+    for kinds, colour in ((_LEAF_KINDS, "#dcebf7"), (_SPINE_KINDS, "#e9e2f3")):
+        row = [switch for switch in fabric.switches if switch.kind in kinds and switch.id in board.centre]
+        room = board.width / max(len(row), 1) * 0.9
+        for switch in row:
+            size = 12.0 if room > 0.85 else max(7.0, 12.0 * room / 0.95)
+            _box(panel, board.centre[switch.id], min(room, 1.35), 0.5, switch.id, colour, size)
+
+
+def _box(
+    panel: Axes, centre: tuple[float, float], width: float, height: float, text: str, colour: str, size: float = 12.0
+) -> None:
+    corner = (centre[0] - width / 2, centre[1] - height / 2)
+    panel.add_patch(FancyBboxPatch(corner, width, height, boxstyle="round,pad=0,rounding_size=0.06", facecolor=colour,
+                                   edgecolor=BLACK, linewidth=1.2, zorder=4))  # fmt: skip
+    panel.text(*centre, text, ha="center", va="center", fontsize=size, zorder=5)
+
+
+def _draw_board_legend(figure: Figure, fabric: Fabric, failed: bool, detour: bool) -> None:
+    handles: list[Patch | Line2D] = [Patch(facecolor="white", edgecolor=BLACK, label="GPU (its rail)")]
+    if fabric.kind is not FabricKind.IDEAL:
+        colour, dashes = _rail_style(0)
+        handles.append(Line2D([], [], color=colour, linestyle=dashes, linewidth=1.8, label="NIC link (style = rail)"))
+    handles.append(Line2D([], [], color=BLACK, linewidth=2.6, label="NVLink"))
+    if any(link.kind is LinkKind.FABRIC for link in fabric.links):
+        handles.append(Line2D([], [], color=GREY, linewidth=1.1, label="leaf-spine link"))
+    if failed:
+        handles.append(Line2D([], [], color=VERMILLION, linestyle=(0, (1.2, 1.2)), linewidth=3.2, marker="X",
+                              markersize=11, label="failed link"))  # fmt: skip
+    if detour:
+        handles.append(Line2D([], [], color=YELLOW, linewidth=8, label="detour"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)

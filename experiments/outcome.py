@@ -1,0 +1,264 @@
+"""What a run means: completion time, bandwidths, achieved against nominal, and what a failure did. Pure.
+
+Durations are emulated seconds unless the name says real; bandwidths are those of the real machine.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from topologies.model import Fabric
+from workloads.bandwidth import bandwidth
+from workloads.records import EventKind, RunRecord, TransferStatus
+
+HEALTHY = "healthy"
+FAILURE = "failure"
+
+JUDGED_FROM_S = 1.0
+"""Shorter transfers than this (nominal, emulated) are not judged: start-up would dominate what is measured."""
+
+
+@dataclass(frozen=True)
+class Achieved:
+    """Achieved rate of transfers as a share of the nominal max-min rate; None where no transfer could be judged."""
+
+    median_share: float | None
+    worst_share: float | None
+    judged: int
+    too_short: int
+
+
+@dataclass(frozen=True)
+class LinkTraffic:
+    """Bytes (emulated, frames, both directions) on a link around an outage; None where no sample covers that time.
+
+    ``before_mbps`` and ``during_mbps`` are mean rates.
+    """
+
+    link_id: str
+    before_bytes: float
+    during_bytes: float | None
+    after_bytes: float | None
+    before_mbps: float | None
+    during_mbps: float | None
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A failed link: when, what it carried around it, and the links that carried its traffic meanwhile.
+
+    ``rerouted_after_s`` is the time from the link's failure to new routes in force, None if they never were.
+    """
+
+    link_id: str
+    down_s: float
+    up_s: float | None
+    rerouted_after_s: float | None
+    traffic: LinkTraffic
+    detour: tuple[LinkTraffic, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One collective on one fabric under one condition (``healthy`` or ``failure``).
+
+    ``duration_s`` is the sum over phases of the slowest transfer's duration at its receiver, None unless all transfers
+    are complete; ``predicted_s`` is the fluid model's. ``slowdown`` is the duration over the healthy one minus 1, None
+    for the healthy run itself; ``expected_slowdown`` is the same of the predictions.
+    """
+
+    fabric: str
+    collective: str
+    operation: str
+    condition: str
+    backend: str
+    algorithm: str
+    size_bytes: int
+    size_meaning: str
+    ranks: int
+    group_size: int
+    status: str
+    problems: tuple[str, ...]
+    duration_s: float | None
+    real_duration_s: float | None
+    predicted_s: float | None
+    algbw_gbps: float | None
+    busbw_gbps: float | None
+    busbw_formula: str
+    achieved: Achieved
+    slowdown: float | None
+    expected_slowdown: float | None
+    outages: tuple[Outage, ...]
+    longest_gap_s: float | None
+    faithful: bool
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready form."""
+        return asdict(self)
+
+
+def completion_s(record: RunRecord) -> float | None:
+    """Emulated completion time: over all phases, the sum of the slowest transfer's duration at its receiver.
+
+    What the back end needs between phases (starting programs, the barrier itself) is left out. A schedule that is no
+    sequence of phases takes from its first byte to its last. None unless all transfers are complete.
+    """
+    if not record.complete:
+        return None
+    by_id = {transfer.transfer_id: transfer for transfer in record.transfers}
+    if record.schedule.is_phased:
+        return sum(
+            max(by_id[transfer.id].duration_s or 0.0 for transfer in phase) for phase in record.schedule.phases()
+        )
+    starts = [transfer.start_s for transfer in record.transfers if transfer.start_s is not None]
+    ends = [transfer.end_s for transfer in record.transfers if transfer.end_s is not None]
+    return max(ends) - min(starts)
+
+
+def achieved(record: RunRecord, nominal: RunRecord) -> Achieved:
+    """Nominal over measured duration of every complete transfer that nominally takes at least 1 s.
+
+    Transfers that are not complete count as share 0, so that they can't make a run look better.
+    """
+    nominal_s = {transfer.transfer_id: transfer.duration_s for transfer in nominal.transfers}
+    shares: list[float] = []
+    too_short = 0
+    for transfer in record.transfers:
+        expected_s = nominal_s.get(transfer.transfer_id)
+        if expected_s is None:
+            continue
+        if expected_s < JUDGED_FROM_S:
+            too_short += 1
+        elif transfer.status is TransferStatus.COMPLETE and transfer.duration_s:
+            shares.append(expected_s / transfer.duration_s)
+        else:
+            shares.append(0.0)
+    if not shares:
+        return Achieved(None, None, 0, too_short)
+    return Achieved(statistics.median(shares), min(shares), len(shares), too_short)
+
+
+def outages(record: RunRecord, detours: Mapping[str, Sequence[str]]) -> tuple[Outage, ...]:
+    """What happened around every failed link, from the run's events and counters.
+
+    ``detours`` names, for each failed link, the links that take its traffic over.
+    """
+    return tuple(
+        _outage(record, failure.link_id, failure.at_s, failure.restore_s, detours) for failure in record.failures
+    )
+
+
+def _outage(
+    record: RunRecord, link_id: str, at_s: float, restore_s: float | None, detours: Mapping[str, Sequence[str]]
+) -> Outage:
+    def first(kind: EventKind, since_s: float) -> float | None:
+        times = [event.t_s for event in record.events
+                 if event.kind is kind and event.subject == link_id and event.t_s >= since_s]  # fmt: skip
+        return min(times, default=None)
+
+    down_s = first(EventKind.LINK_DOWN, 0.0)
+    down_s = at_s if down_s is None else down_s
+    up_s = first(EventKind.LINK_UP, down_s)
+    end_s = float(record.links.t_s[-1]) if len(record.links.t_s) else 0.0
+    if up_s is None and restore_s is not None and restore_s <= end_s:
+        up_s = restore_s
+    rerouted_s = first(EventKind.REROUTED, down_s)
+    if rerouted_s is not None and up_s is not None and rerouted_s >= up_s:
+        rerouted_s = None
+
+    def traffic(of_link: str) -> LinkTraffic:
+        found = record.links.around_outage(of_link, down_s, up_s)
+        outage_s = (end_s if up_s is None else min(up_s, end_s)) - down_s
+        during_mbps = None
+        if found.during is not None and outage_s > 0:
+            during_mbps = found.during * 8 / 1e6 / outage_s
+        before_mbps = found.before * 8 / 1e6 / down_s if down_s > 0 else None
+        return LinkTraffic(of_link, found.before, found.during, found.after, before_mbps, during_mbps)
+
+    detour = tuple(traffic(other) for other in detours.get(link_id, ()))
+    rerouted_after_s = None if rerouted_s is None else rerouted_s - down_s
+    return Outage(link_id, down_s, up_s, rerouted_after_s, traffic(link_id), detour)
+
+
+def analyse(
+    label: str,
+    fabric: Fabric,
+    record: RunRecord,
+    nominal: RunRecord,
+    detours: Mapping[str, Sequence[str]],
+) -> Outcome:
+    """The outcome of one run, without its slowdown (see :func:`with_slowdown`).
+
+    ``nominal`` is the fluid model's run of the same schedule with the same failures.
+    """
+    schedule = record.schedule
+    duration_s = completion_s(record)
+    real_s = None if duration_s is None else record.scale.real_s(duration_s)
+    rates = None if not real_s else bandwidth(schedule.collective, schedule.group_size, schedule.size_bytes, real_s)
+    formula = bandwidth(schedule.collective, schedule.group_size, schedule.size_bytes, 1.0).formula
+    return Outcome(
+        fabric=label,
+        collective=schedule.name,
+        operation=schedule.collective,
+        condition=FAILURE if record.failures else HEALTHY,
+        backend=record.backend,
+        algorithm=schedule.algorithm,
+        size_bytes=schedule.size_bytes,
+        size_meaning=schedule.size_meaning,
+        ranks=len(fabric.gpus),
+        group_size=schedule.group_size,
+        status=_status(record),
+        problems=_problems(record),
+        duration_s=duration_s,
+        real_duration_s=real_s,
+        predicted_s=completion_s(nominal),
+        algbw_gbps=rates.algbw_gbps if rates else None,
+        busbw_gbps=rates.busbw_gbps if rates else None,
+        busbw_formula=formula,
+        achieved=achieved(record, nominal),
+        slowdown=None,
+        expected_slowdown=None,
+        outages=outages(record, detours),
+        longest_gap_s=record.longest_gap_s,
+        faithful=record.faithful,
+        notes=record.notes,
+    )
+
+
+def with_slowdown(outcome: Outcome, healthy: Outcome) -> Outcome:
+    """``outcome`` with its slowdown against the healthy run of the same collective on the same fabric."""
+    return replace(
+        outcome,
+        slowdown=_excess(outcome.duration_s, healthy.duration_s),
+        expected_slowdown=_excess(outcome.predicted_s, healthy.predicted_s),
+    )
+
+
+def _excess(value: float | None, base: float | None) -> float | None:
+    return None if value is None or not base else value / base - 1
+
+
+def _status(record: RunRecord) -> str:
+    if record.complete:
+        return TransferStatus.COMPLETE.value
+    if any(transfer.status is TransferStatus.FAILED for transfer in record.transfers):
+        return TransferStatus.FAILED.value
+    return TransferStatus.INCOMPLETE.value
+
+
+def _problems(record: RunRecord) -> tuple[str, ...]:
+    """The reasons why transfers are not complete, the most frequent first, with their number."""
+    reasons = Counter(
+        transfer.reason or transfer.status.value
+        for transfer in record.transfers
+        if transfer.status is not TransferStatus.COMPLETE
+    )
+    missing = len(record.schedule.transfers) - len(record.transfers)
+    if missing > 0:
+        reasons["not reported by the back end"] += missing
+    return tuple(f"{count} x {reason}" for reason, count in reasons.most_common(5))

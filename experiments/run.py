@@ -1,0 +1,221 @@
+"""From a scenario to results: every collective on every fabric, healthy and with failures, on either back end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from controller.policy import RoutingPolicy
+from experiments.figures import completion_figure, fabric_figure, figure_bytes, throughput_figure
+from experiments.outcome import FAILURE, Outcome, analyse, completion_s, with_slowdown
+from experiments.report import FabricView, Report, RunFigures, render
+from experiments.results import COMPLETE, INCOMPLETE, RUNNING, ResultsFolder, provenance, slug
+from experiments.scenario import AUTO, Scenario
+from simulator.fluid import REPAIR_DELAY_S, simulate
+from simulator.paths import Router, busiest_link, detour_links
+from simulator.routes import controller_router
+from topologies.model import NO_FAILURES, Fabric
+from topologies.scale import Scale
+from workloads.failures import LinkFailure
+from workloads.records import RunRecord
+from workloads.schedule import Schedule
+
+Progress = Callable[[str, float], None]
+"""Told what is being done, and the share of the whole that is done (0 to 1)."""
+
+
+class Backend(Protocol):
+    """Runs one schedule on one fabric. Calls come grouped by fabric, so that a back end may keep one standing.
+
+    ``progress`` is told the share of this run that is done.
+    """
+
+    def __call__(
+        self,
+        fabric: Fabric,
+        scale: Scale,
+        schedule: Schedule,
+        failures: Sequence[LinkFailure],
+        seed: int,
+        progress: Callable[[float], None],
+    ) -> RunRecord:
+        """The record of the run; raises RailbedError where it can't be made at all."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run to make: a schedule on a fabric, with what the fluid model predicts for it."""
+
+    label: str
+    fabric: Fabric
+    scale: Scale
+    schedule: Schedule
+    failures: tuple[LinkFailure, ...]
+    predicted: RunRecord
+    detours: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Results:
+    """A finished experiment: where it is stored, and what came out."""
+
+    folder: Path
+    report: Path
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every transfer of every run was made in full."""
+        return all(outcome.status == "complete" for outcome in self.outcomes)
+
+
+def simulator_backend(
+    fabric: Fabric,
+    scale: Scale,
+    schedule: Schedule,
+    failures: Sequence[LinkFailure],
+    seed: int,
+    progress: Callable[[float], None],
+) -> RunRecord:
+    """The fluid simulator as a back end."""
+    router = controller_router(fabric, RoutingPolicy(seed=seed))
+    return simulate(fabric, schedule, router, scale=scale, failures=failures, seed=seed, progress=progress)
+
+
+def plan(scenario: Scenario, repair_delay_s: float = REPAIR_DELAY_S) -> tuple[PlannedRun, ...]:
+    """All runs of a scenario in the order in which they are made, with their predictions.
+
+    Grouped by fabric: first every collective healthy, then every one with the failures. Raises RailbedError for what
+    does not fit together.
+    """
+    runs: list[PlannedRun] = []
+    for label, fabric in scenario.build_fabrics().items():
+        scale = scenario.scale_for(fabric)
+        router = controller_router(fabric, RoutingPolicy(seed=scenario.seed))
+        healthy = []
+        for schedule in scenario.schedules_for(fabric):
+            predicted = simulate(fabric, schedule, router, scale=scale, seed=scenario.seed)
+            healthy.append(PlannedRun(label, fabric, scale, schedule, (), predicted, {}))
+        runs.extend(healthy)
+        if scenario.failures:
+            runs.extend(_with_failures(scenario, run, router, repair_delay_s) for run in healthy)
+    return tuple(runs)
+
+
+def _with_failures(scenario: Scenario, healthy: PlannedRun, router: Router, repair_delay_s: float) -> PlannedRun:
+    fabric, schedule = healthy.fabric, healthy.schedule
+    duration_s = completion_s(healthy.predicted) or 0.0
+    failures = []
+    for section in scenario.failures:
+        link_id = busiest_link(fabric, schedule, router(NO_FAILURES)) if section.link == AUTO else section.link
+        restore_s = section.restore.seconds(duration_s) if section.restore else None
+        failures.append(LinkFailure(link_id, section.at.seconds(duration_s), restore_s))
+    predicted = simulate(
+        fabric, schedule, router, scale=healthy.scale, failures=failures, repair_delay_s=repair_delay_s,
+        seed=scenario.seed,
+    )  # fmt: skip
+    detours = {failure.link_id: tuple(detour_links(fabric, schedule, router, failure.link_id)) for failure in failures}
+    return PlannedRun(healthy.label, fabric, healthy.scale, schedule, tuple(failures), predicted, detours)
+
+
+def run_scenario(
+    scenario: Scenario,
+    backend: Backend,
+    progress: Progress,
+    *,
+    results_root: Path,
+    command: Sequence[str] = (),
+    extra_provenance: Mapping[str, Any] | None = None,
+) -> Results:
+    """Make every run of a scenario, and store results, figures and the report under ``results_root``.
+
+    Each run is on disk before the next one starts; ``summary.json`` says ``incomplete`` if the whole was cut short.
+    ``extra_provenance`` is what the back end knows (versions, calibration); ``command`` how to run this again. Raises
+    RailbedError.
+    """
+    progress("planning", 0.0)
+    runs = plan(scenario)
+    folder = ResultsFolder(results_root, scenario.name)
+    folder.write_text("scenario.yaml", scenario.to_yaml())
+    origin = provenance(scenario.seed, command or sys.argv, extra_provenance)
+    folder.write_json("provenance.json", origin)
+    outcomes: list[Outcome] = []
+    records: list[RunRecord] = []
+    status = INCOMPLETE
+    folder.write_summary(RUNNING, scenario.name, outcomes)
+    try:
+        for number, run in enumerate(runs):
+            record = _made(run, backend, scenario.seed, _part(progress, number, len(runs), run))
+            outcome = analyse(run.label, run.fabric, record, run.predicted, run.detours)
+            if run.failures:
+                outcome = with_slowdown(outcome, _healthy(outcomes, outcome))
+            folder.write_run(run.label, record, outcome)
+            outcomes.append(outcome)
+            records.append(record)
+            folder.write_summary(RUNNING, scenario.name, outcomes)
+        status = COMPLETE
+    finally:
+        folder.write_summary(status, scenario.name, outcomes)
+    progress("drawing figures", 1.0)
+    report = _write_report(folder, scenario, runs, records, outcomes, origin)
+    return Results(folder.path, report, tuple(outcomes))
+
+
+def _made(run: PlannedRun, backend: Backend, seed: int, progress: Callable[[float], None]) -> RunRecord:
+    progress(0.0)
+    record = backend(run.fabric, run.scale, run.schedule, run.failures, seed, progress)
+    progress(1.0)
+    return record
+
+
+def _part(progress: Progress, number: int, count: int, run: PlannedRun) -> Callable[[float], None]:
+    stage = f"{run.label}: {run.schedule.name}" + (" with a failure" if run.failures else "")
+
+    def told(share: float) -> None:
+        progress(stage, (number + share) / count)
+
+    return told
+
+
+def _healthy(outcomes: Sequence[Outcome], outcome: Outcome) -> Outcome:
+    return next(
+        other for other in outcomes if other.fabric == outcome.fabric and other.collective == outcome.collective
+    )
+
+
+def _write_report(
+    folder: ResultsFolder,
+    scenario: Scenario,
+    runs: Sequence[PlannedRun],
+    records: Sequence[RunRecord],
+    outcomes: Sequence[Outcome],
+    origin: Mapping[str, Any],
+) -> Path:
+    """Write every figure as PNG and SVG, and the report that holds them."""
+
+    def save(name: str, figure: Any) -> bytes:
+        svg = figure_bytes(figure, "svg")
+        folder.write_bytes(f"figures/{name}.svg", svg)
+        folder.write_bytes(f"figures/{name}.png", figure_bytes(figure, "png"))
+        return svg
+
+    completion = save("completion", completion_figure(outcomes))
+    views = []
+    for label in dict.fromkeys(run.label for run in runs):
+        of_fabric = [run for run in runs if run.label == label]
+        failed = next((run for run in of_fabric if run.failures), of_fabric[0])
+        links = [failure.link_id for failure in failed.failures]
+        detour = [link_id for failed_id in links for link_id in failed.detours.get(failed_id, ())]
+        drawn = save(f"fabric-{slug(label)}", fabric_figure(failed.fabric, label, links, detour))
+        caption = f"Failed link and detour as in '{failed.schedule.name}'." if links else ""
+        views.append(FabricView(label, failed.fabric, failed.scale, drawn, caption))
+    figures = []
+    for run, record, outcome in zip(runs, records, outcomes, strict=True):
+        if outcome.condition == FAILURE or not scenario.failures:
+            name = f"throughput-{slug(run.label)}-{slug(run.schedule.name)}"
+            figures.append(RunFigures(outcome, save(name, throughput_figure(run.fabric, record, outcome))))
+    text = render(Report(scenario, tuple(outcomes), tuple(views), completion, tuple(figures), origin))
+    return folder.write_text("report.html", text)
