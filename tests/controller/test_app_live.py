@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -23,19 +22,14 @@ import pytest
 from controller.routing import Routes
 from controller.rules import DecTtl, Output, Rule, rules_for
 from tests.controller.fabrics import built
+from tests.controller.interpreters import ROOT, interpreter
 from topologies.model import Fabric, FabricKind, FabricSpec, Failures, LinkKind
 
 pytestmark = pytest.mark.live
 
-ROOT = Path(__file__).resolve().parents[2]
 PORT = 6653
 DEADLINE_S = 20.0
 SPEC = FabricSpec(FabricKind.RAIL_ONLY, 2, 2)
-
-
-def ryu_python() -> str | None:
-    named = os.environ.get("RAILBED_RYU_PYTHON") or str(ROOT / ".venv-ryu/bin/python")
-    return named if Path(named).exists() else None
 
 
 def wait_until(condition: Any, what: str) -> Any:
@@ -147,9 +141,15 @@ class Controller:
     """A controller process and the events it has written."""
 
     def __init__(self, switches: Switches, framework: str, spec_file: Path) -> None:
-        python = sys.executable if framework == "os-ken" else ryu_python()
-        assert python is not None
-        command = [python, "-m", "controller", "--fabric", str(spec_file), "--listen", f"127.0.0.1:{PORT}"]
+        command = [
+            interpreter(framework),
+            "-m",
+            "controller",
+            "--fabric",
+            str(spec_file),
+            "--listen",
+            f"127.0.0.1:{PORT}",
+        ]
         self.log = switches.folder / "controller.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -219,8 +219,7 @@ def expected(fabric: Fabric, *links_down: str) -> set[tuple[str, str]]:
 
 @pytest.fixture(params=["os-ken", "ryu"])
 def framework(request: pytest.FixtureRequest) -> str:
-    if request.param == "ryu" and ryu_python() is None:
-        pytest.skip("no interpreter with Ryu 4.34: set RAILBED_RYU_PYTHON or make .venv-ryu (Python 3.10 or 3.11)")
+    interpreter(request.param)
     return str(request.param)
 
 
