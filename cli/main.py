@@ -31,6 +31,9 @@ COMMANDS = {
 }
 """Every command with its line in the overview; the module of the same name holds it as ``command``."""
 
+LIVE_MODULES = frozenset({"mininet", "os_ken", "psutil", "pyroute2", "scapy"})
+"""What a plain `pip install` leaves out."""
+
 
 class _LazyCommands(click.Group):
     """A group that imports the module of a command when the command is asked for."""
@@ -106,6 +109,12 @@ def _run(words: list[str], debug: bool) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
+        if isinstance(error, ModuleNotFoundError) and error.name in LIVE_MODULES:
+            _say(
+                f"this command needs {error.name}, which live fabrics use and this installation lacks: "
+                "run ./railbed in a checkout, or install the extra 'emulator'"
+            )
+            return 2
         _say(f"unexpected {type(error).__name__}: {_one_line(str(error))}; 'railbed --debug ...' shows the trace")
         return 1
 

@@ -66,6 +66,12 @@ def raising(error: BaseException) -> object:
     ("error", "code", "sentence"),
     [
         (RailbedError("the disk is full: free some space"), 1, "railbed: the disk is full: free some space\n"),
+        (
+            ModuleNotFoundError("No module named 'pyroute2'", name="pyroute2"),
+            2,
+            "railbed: this command needs pyroute2, which live fabrics use and this installation lacks: "
+            "run ./railbed in a checkout, or install the extra 'emulator'\n",
+        ),
         (KeyboardInterrupt(), 1, "\nrailbed: interrupted\n"),
         (
             ZeroDivisionError("a\nb"),

@@ -1,0 +1,66 @@
+"""`railbed run` on the simulator, from the file to the results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+
+SCENARIO = """
+name: small
+backend: {backend}
+fabrics: [{{kind: rail-only, domains: 2, rails: 2}}]
+workload: [{{collective: all-reduce, size: 64MiB}}]
+"""
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+def test_the_results_are_where_the_output_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    scenario = tmp_path / "small.yaml"
+    scenario.write_text(SCENARIO.format(backend="simulator"))
+    code, out, err = run(capsys, "run", scenario, "--results", tmp_path / "out", "--json")
+    assert (code, err) == (0, "")
+    printed = json.loads(out)
+    assert printed["summary"]["status"] == "complete"
+    assert Path(printed["folder"]).parent == tmp_path / "out"
+    assert (Path(printed["folder"]) / "report.html").is_file()
+
+
+def test_backend_overrides_the_scenario(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    scenario = tmp_path / "small.yaml"
+    scenario.write_text(SCENARIO.format(backend="emulator"))
+    code, out, err = run(capsys, "run", scenario, "--results", tmp_path / "out", "--backend", "simulator")
+    assert (code, err) == (0, "")
+    assert "rail-only" in out
+    assert f"results: {tmp_path / 'out'}" in out
+
+
+def test_the_emulator_needs_root(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    scenario = tmp_path / "small.yaml"
+    scenario.write_text(SCENARIO.format(backend="emulator"))
+    code, out, err = run(capsys, "run", scenario, "--results", tmp_path / "out")
+    assert (code, out) == (2, "")
+    assert err == f"railbed: 'run {scenario}' needs root: run sudo ./railbed run {scenario}\n"
+
+
+@pytest.mark.parametrize("text", ["", "name: [", "nmae: x\n", "name: x\nname: y\n"])
+def test_a_wrong_scenario_is_exit_code_2(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str) -> None:
+    scenario = tmp_path / "wrong.yaml"
+    scenario.write_text(text)
+    code, out, err = run(capsys, "run", scenario, "--backend", "simulator")
+    assert (code, out) == (2, "")
+    assert err.startswith("railbed: ")
+    assert "wrong.yaml" in err
+    assert "Traceback" not in err
