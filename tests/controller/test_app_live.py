@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -292,6 +293,31 @@ def test_life_of_a_fabric(switches: Switches, framework: str, spec_file: Path) -
             if flow[:2] != ("nv1", "priority=200,ip,nw_dst=10.0.0.1/255.0.0.255"):
                 assert flow[3] >= ages[flow[:3]], flow
 
+        assert controller.end() == 0
+    finally:
+        controller.end(kill=True)
+
+
+def test_a_storm_of_changes_ends_in_the_right_rules(switches: Switches, framework: str, spec_file: Path) -> None:
+    """Changes that overtake each other's repairs, without waiting in between."""
+    fabric = switches.fabric
+    random_source = random.Random(7)
+    pool = sorted(link.id for link in fabric.failure_targets())
+    down: set[str] = set()
+    controller = Controller(switches, framework, spec_file)
+    try:
+        controller.wait_for("ready")
+        for _ in range(25):
+            link_id = random_source.choice(pool)
+            switches.port(link_id, "up" if link_id in down else "down")
+            down ^= {link_id}
+        assert down
+        wait_until(lambda: switches.flows() == expected(fabric, *down), "the rules for the links that stay down")
+        mark = len(controller.events)
+        for link_id in sorted(down):
+            switches.port(link_id, "up")
+        controller.wait_for("repaired", mark, links_down=[])
+        assert switches.flows() == expected(fabric)
         assert controller.end() == 0
     finally:
         controller.end(kill=True)
