@@ -84,6 +84,16 @@ class ControllerProcess:
         """Whether the controller still runs."""
         return self._process.poll() is None
 
+    def switches_connected(self) -> set[str]:
+        """Ids of the switches that are connected at this moment."""
+        connected: set[str] = set()
+        for event in tuple(self.events):
+            if event["event"] == "switch-connected":
+                connected.add(event["switch"])
+            elif event["event"] == "switch-lost":
+                connected.discard(event["switch"])
+        return connected
+
     def wait_for(
         self, wanted: Callable[[ControllerEvent], bool], timeout_s: float, what: str, since: int = 0
     ) -> ControllerEvent:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
 import threading
@@ -33,7 +34,7 @@ from emulator.kernel import (
     setns,
     unshare,
 )
-from emulator.machine_settings import restore
+from emulator.machine_settings import raised, restore
 from emulator.rundir import FabricState, RunDir
 from emulator.server import ControlServer
 from emulator.wire import error_message
@@ -94,9 +95,10 @@ def _supervise(run_dir: RunDir, order: dict[str, Any], reports: _Reports) -> int
             _run_inside(run_dir, order, state, machine_namespace, fabric_namespace, parent, reports)
         os.close(fabric_namespace)
         reports.close()
+        ending = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: os.kill(inside, signal.SIGTERM))
-        _, status = os.waitpid(inside, 0)
+            signal.signal(number, lambda *_: ending.set())
+        status = _await_end(inside, ending, machine_namespace)
         return os.waitstatus_to_exitcode(status) & 0xFF
     finally:
         with suppress(OSError):
@@ -104,6 +106,20 @@ def _supervise(run_dir: RunDir, order: dict[str, Any], reports: _Reports) -> int
         restore(machine_namespace)
         if _should_clean(run_dir):
             run_dir.remove()
+
+
+def _await_end(inside: int, ending: threading.Event, machine_namespace: int) -> int:
+    """Wait for the fabric's processes; when asked to end, end them with the machine set for a quick end."""
+    inside_fd = os.pidfd_open(inside)
+    try:
+        while not select.select([inside_fd], [], [], 0 if ending.is_set() else 0.1)[0]:
+            if ending.is_set():
+                with raised(machine_namespace):
+                    os.kill(inside, signal.SIGTERM)
+                    return os.waitpid(inside, 0)[1]
+        return os.waitpid(inside, 0)[1]
+    finally:
+        os.close(inside_fd)
 
 
 def _should_clean(run_dir: RunDir) -> bool:

@@ -25,7 +25,7 @@ from emulator.devices import (
     shape_links,
     shapes,
 )
-from emulator.errors import NotAFailureTargetError, PortTakenError
+from emulator.errors import ControllerError, NotAFailureTargetError, PortTakenError
 from emulator.kernel import open_network_namespace
 from emulator.load import LoadWatch
 from emulator.openvswitch import OpenVSwitch, kernel_datapath_available
@@ -147,17 +147,14 @@ class Emulation:
         shape_links(self.devices, self._shapes)
 
     def _await_ready(self) -> None:
-        connected = {switch.id for switch in self.fabric.switches}
         try:
             self.controller.wait_for(
                 lambda event: event["event"] == "ready", CONTROLLER_TIMEOUT_S, "not every switch has its rules"
             )
-        except Exception as error:
-            for event in self.controller.events:
-                if event["event"] == "switch-connected":
-                    connected.discard(event["switch"])
-            if connected:
-                error.args = (f"{error}; not connected: {', '.join(sorted(connected)[:8])}",)
+        except ControllerError as error:
+            missing = {switch.id for switch in self.fabric.switches} - self.controller.switches_connected()
+            if missing:
+                raise ControllerError(f"{error}; not connected: {', '.join(sorted(missing)[:8])}") from error
             raise
 
     def _test(self) -> None:
@@ -216,11 +213,10 @@ class Emulation:
 
     def status(self) -> dict[str, Any]:
         """The fabric's state as read back just now; JSON-ready."""
-        connected = self.ovs.vsctl("--format=csv", "--no-headings", "--columns=is_connected", "list", "Controller")
         return {
             "gpus": len(self.fabric.gpus),
             "switches": len(self.fabric.switches),
-            "switches_connected": connected.split().count("true"),
+            "switches_connected": len(self.controller.switches_connected()),
             "links": len(self._shapes) // 2,
             "links_down": self.links_down(),
             "datapath": "kernel" if self.ovs.kernel_datapath else "userspace",

@@ -7,6 +7,7 @@ sees every switch-side interface, so no rule is added to any switch, and one clo
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import secrets
@@ -40,15 +41,12 @@ def _filter_for_probes() -> bytes:
 
 
 def _capture_socket() -> socket.socket:
-    import ctypes
-
-    capture = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    capture = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     program = ctypes.create_string_buffer(_filter_for_probes())
     count = len(program.raw) // 8
     capture.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", count, ctypes.addressof(program)))
     capture.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     capture.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-    capture.bind(("", ETH_P_ALL))
     return capture
 
 

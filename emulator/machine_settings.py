@@ -1,7 +1,7 @@
-"""The machine-wide kernel parameters that a fabric needs while it starts, and how they are put back.
+"""The machine-wide kernel parameters that a fabric needs while it comes and goes, and how they are put back.
 
-Only the machine's first network namespace has them. They are raised while a fabric starts (its sockets and namespaces
-keep what they were born with) and restored when the last start is over.
+They are raised while a fabric comes up (its sockets and namespaces keep what they were born with) or goes down, and
+restored when the last such moment is over.
 """
 
 from __future__ import annotations
@@ -17,16 +17,20 @@ from emulator.kernel import inside_network_namespace
 from emulator.rundir import RUN_ROOT
 
 # One packet socket of ovs-vswitchd sends for all ports: with the kernel's small default buffer a single backlogged
-# port makes all others drop.
-_BUFFERS = {"net/core/wmem_default": 64 << 20, "net/core/rmem_default": 32 << 20}
+# port makes all others drop. Only the machine's first network namespace has these two.
+_SEND_BUFFER = "/proc/sys/net/core/wmem_default"
+_RECEIVE_BUFFER = "/proc/sys/net/core/rmem_default"
+_BUFFER_BYTES = {_SEND_BUFFER: 64 << 20, _RECEIVE_BUFFER: 32 << 20}
 
 # Only an allowed congestion control can be made the default of a new network namespace.
-_ALLOWED = "net/ipv4/tcp_allowed_congestion_control"
+_ALLOWED = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
+
+# Closing a packet socket waits for the kernel's readers, 20 ms each in the patient way: 4 s for 64 GPUs.
+_EXPEDITED = "/sys/kernel/rcu_expedited"
 
 _SAVED = RUN_ROOT / "machine.saved"
 _USERS = RUN_ROOT / "machine.users"
 _MUTEX = RUN_ROOT / "machine.lock"
-_SYSCTLS = Path("/proc/sys")
 
 
 @contextmanager
@@ -42,11 +46,8 @@ def raised(machine_namespace: int) -> Iterator[None]:
         with _mutex(), inside_network_namespace(machine_namespace):
             if not _SAVED.exists():
                 _SAVED.write_text(json.dumps(_read()))
-            allowed = (_SYSCTLS / _ALLOWED).read_text().split()
-            if CONGESTION_CONTROL not in allowed:
-                allowed.append(CONGESTION_CONTROL)
-            _write({**{name: str(value) for name, value in _BUFFERS.items()}, _ALLOWED: " ".join(allowed)})
             fcntl.flock(users, fcntl.LOCK_SH)
+            _write(_raised_values(_read()))
         try:
             yield
         finally:
@@ -55,7 +56,7 @@ def raised(machine_namespace: int) -> Iterator[None]:
 
 
 def restore(machine_namespace: int) -> None:
-    """Put the machine's settings back to what they were, unless a fabric is starting right now."""
+    """Put the machine's settings back to what they were, unless a fabric comes or goes right now."""
     if not _SAVED.exists():
         return
     with _mutex(), open(_USERS, "a") as users:
@@ -70,6 +71,15 @@ def restore(machine_namespace: int) -> None:
         _USERS.unlink(missing_ok=True)
 
 
+def _raised_values(present: dict[str, str]) -> dict[str, str]:
+    """The settings to make, from those that this kernel has."""
+    wanted = {name: str(size_bytes) for name, size_bytes in _BUFFER_BYTES.items()}
+    allowed = present.get(_ALLOWED, "").split()
+    wanted[_ALLOWED] = " ".join(allowed if CONGESTION_CONTROL in allowed else [*allowed, CONGESTION_CONTROL])
+    wanted[_EXPEDITED] = "1"
+    return {name: value for name, value in wanted.items() if name in present}
+
+
 @contextmanager
 def _mutex() -> Iterator[None]:
     with open(_MUTEX, "a") as mutex:
@@ -78,9 +88,10 @@ def _mutex() -> Iterator[None]:
 
 
 def _read() -> dict[str, str]:
-    return {name: (_SYSCTLS / name).read_text().strip() for name in (*_BUFFERS, _ALLOWED)}
+    paths = [Path(name) for name in (*_BUFFER_BYTES, _ALLOWED, _EXPEDITED)]
+    return {str(path): path.read_text().strip() for path in paths if path.exists()}
 
 
 def _write(values: dict[str, str]) -> None:
     for name, value in values.items():
-        (_SYSCTLS / name).write_text(value)
+        Path(name).write_text(value)
