@@ -1,7 +1,7 @@
 """Figures: throughput over time, completion times side by side, and the fabric drawn as on a board.
 
-Made with matplotlib's objects, without its global state, so that they can be drawn from any thread. Colours are those
-of Okabe and Ito, which people with any colour vision tell apart; lines also differ by dashes, bars by hatching.
+Made with matplotlib's objects, without pyplot, so that no window or figure registry is involved. Colours are those of
+Okabe and Ito, which people with any colour vision tell apart; lines also differ by dashes, bars by hatching.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 from matplotlib.patheffects import withStroke
@@ -30,7 +32,7 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
 GREY = "#8a8a8a"
 RAIL_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, BLACK)
 RAIL_DASHES = ("-", (0, (6, 1.5)), (0, (2, 1)), (0, (6, 1.5, 1.5, 1.5)))
-_STYLE = {
+_STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 12,
     "axes.titlesize": 14,
@@ -106,7 +108,7 @@ def _draw_link_groups(panel: Axes, fabric: Fabric, record: RunRecord) -> None:
 
 
 def _draw_rate(
-    panel: Axes, record: RunRecord, link_ids: Sequence[str], label: str, colour: str, dashes: object, width: float
+    panel: Axes, record: RunRecord, link_ids: Sequence[str], label: str, colour: str, dashes: Any, width: float
 ) -> None:
     panel.stairs(
         record.links.rates_mbps(link_ids), record.links.t_s, baseline=None, label=label, color=colour,
@@ -171,11 +173,8 @@ def completion_figure(outcomes: Sequence[Outcome]) -> Figure:
         ]
         if len(conditions) > 1:
             handles.append(Patch(facecolor="white", edgecolor=GREY, hatch="///", label="with a failing link"))
-        handles.append(
-            Line2D(
-                [], [], marker="D", linestyle="", color=BLACK, markerfacecolor=YELLOW, label="expected (fluid model)"
-            )
-        )
+        expected = "expected (fluid model)"
+        handles.append(Line2D([], [], marker="D", linestyle="", color=BLACK, markerfacecolor=YELLOW, label=expected))
         figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
     return figure
 
@@ -205,8 +204,10 @@ def fabric_figure(fabric: Fabric, label: str, failed: Sequence[str] = (), detour
     """
     with rc_context(_STYLE):
         board = _placed(fabric)
-        scale = min(1.0, 22 / board.width)
-        figure = Figure(figsize=(max(9.0, board.width * scale), 7.6), layout="constrained")
+        figure = Figure(
+            figsize=(min(max(9.0, board.width), 17.0), 1.6 + 0.85 * board.height),
+            layout=ConstrainedLayoutEngine(h_pad=0.12),
+        )
         panel = figure.subplots()
         panel.set_axis_off()
         for link in fabric.links:
@@ -252,7 +253,7 @@ def _placed(fabric: Fabric) -> _Board:
         row = row[: _MOST_DOMAINS * _MOST_RAILS // 2]
         for index, switch_id in enumerate(row):
             centre[switch_id] = (width * (index + 0.5) / len(row), y)
-            height = y + 0.9
+            height = y + 0.5
     return _Board(centre, pitch * 0.82, width, height)
 
 
@@ -260,7 +261,7 @@ _LEAF_KINDS = (SwitchKind.RAIL, SwitchKind.RAIL_LEAF, SwitchKind.LEAF)
 _SPINE_KINDS = (SwitchKind.RAIL_SPINE, SwitchKind.SPINE)
 
 
-def _rail_style(rail: int) -> tuple[str, object]:
+def _rail_style(rail: int) -> tuple[str, Any]:
     return RAIL_COLOURS[rail % len(RAIL_COLOURS)], RAIL_DASHES[rail % len(RAIL_DASHES)]
 
 
@@ -293,8 +294,10 @@ def _draw_link(panel: Axes, fabric: Fabric, board: _Board, link: Link, failed: b
     if failed:
         x, y = ax + (bx - ax) * 0.42, ay + (by - ay) * 0.42
         panel.plot([x], [y], marker="X", markersize=17, color=VERMILLION, markeredgecolor="white", zorder=6)
-        text = panel.text(x + 0.28, y, f"{link.id}\nfails", color=VERMILLION, fontweight="bold", fontsize=12,
-                          va="center", zorder=7)  # fmt: skip
+        to_left = x > board.width * 0.8
+        gap = 0.02 * board.width * (-1 if to_left else 1)
+        text = panel.text(x + gap, y, f"{link.id}\nfails", color=VERMILLION, fontweight="bold", fontsize=12,
+                          va="center", ha="right" if to_left else "left", zorder=7)  # fmt: skip
         text.set_path_effects([withStroke(linewidth=4, foreground="white")])
 
 
@@ -323,15 +326,19 @@ def _draw_nodes(panel: Axes, fabric: Fabric, board: _Board) -> None:
         room = board.width / max(len(row), 1) * 0.9
         for switch in row:
             size = 12.0 if room > 0.85 else max(7.0, 12.0 * room / 0.95)
-            _box(panel, board.centre[switch.id], min(room, 1.35), 0.5, switch.id, colour, size)
+            edge = _rail_style(switch.rail)[0] if switch.rail >= 0 else BLACK
+            _box(
+                panel, board.centre[switch.id], min(room, 1.35 if room < 4 else 1.8), 0.5, switch.id, colour, size, edge
+            )
 
 
 def _box(
-    panel: Axes, centre: tuple[float, float], width: float, height: float, text: str, colour: str, size: float = 12.0
-) -> None:
+    panel: Axes, centre: tuple[float, float], width: float, height: float, text: str, colour: str,
+    size: float = 12.0, edge: str = BLACK,
+) -> None:  # fmt: skip
     corner = (centre[0] - width / 2, centre[1] - height / 2)
     panel.add_patch(FancyBboxPatch(corner, width, height, boxstyle="round,pad=0,rounding_size=0.06", facecolor=colour,
-                                   edgecolor=BLACK, linewidth=1.2, zorder=4))  # fmt: skip
+                                   edgecolor=edge, linewidth=1.2 if edge == BLACK else 2.4, zorder=4))  # fmt: skip
     panel.text(*centre, text, ha="center", va="center", fontsize=size, zorder=5)
 
 

@@ -121,21 +121,23 @@ def completion_s(record: RunRecord) -> float | None:
 
 
 def achieved(record: RunRecord, nominal: RunRecord) -> Achieved:
-    """Nominal over measured duration of every complete transfer that nominally takes at least 1 s.
+    """Achieved over nominal mean rate of every complete transfer that nominally takes at least 1 s.
 
     Transfers that are not complete count as share 0, so that they can't make a run look better.
     """
-    nominal_s = {transfer.transfer_id: transfer.duration_s for transfer in nominal.transfers}
+    nominal_by_id = {transfer.transfer_id: transfer for transfer in nominal.transfers}
     shares: list[float] = []
     too_short = 0
     for transfer in record.transfers:
-        expected_s = nominal_s.get(transfer.transfer_id)
-        if expected_s is None:
+        expected = nominal_by_id[transfer.transfer_id]
+        if expected.duration_s is None:
             continue
-        if expected_s < JUDGED_FROM_S:
+        if expected.duration_s < JUDGED_FROM_S:
             too_short += 1
         elif transfer.status is TransferStatus.COMPLETE and transfer.duration_s:
-            shares.append(expected_s / transfer.duration_s)
+            # Rates, not durations: a back end may round sizes up to whole blocks.
+            nominal_rate = expected.received_bytes / expected.duration_s
+            shares.append(transfer.received_bytes / transfer.duration_s / nominal_rate)
         else:
             shares.append(0.0)
     if not shares:

@@ -17,7 +17,7 @@ from topologies.errors import RailbedError
 from topologies.model import Fabric, FabricKind, FabricSpec, LinkKind, fabric_kind
 from topologies.presets import preset
 from topologies.scale import Scale, check_scale, default_scale
-from workloads.collectives import COLLECTIVES, GROUPINGS, check_groups
+from workloads.collectives import COLLECTIVES, GROUPINGS, check_groups, collective_on
 from workloads.schedule import Schedule
 
 _Entry = TypeVar("_Entry")
@@ -160,9 +160,7 @@ class Scenario(_Section):
     def schedules_for(self, fabric: Fabric) -> tuple[Schedule, ...]:
         """One schedule per entry of the workload; the same on every fabric of equal domains and rails."""
         return tuple(
-            COLLECTIVES[section.collective](
-                GROUPINGS[section.group](fabric), section.size, len(fabric.gpus), name=section.label, seed=self.seed
-            )
+            collective_on(fabric, section.collective, section.group, section.size, name=section.label, seed=self.seed)
             for section in self.workload
         )
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from experiments.outcome import HEALTHY, Outcome
 from experiments.units import duration_text, size_text
-from workloads.bandwidth import CAVEAT
+from workloads.bandwidth import BUS_FACTORS, CAVEAT
 from workloads.collectives import PIPELINED_RING
 
 
@@ -25,16 +25,16 @@ class Column:
 
 COLUMNS = (
     Column("fabric", False),
-    Column("collective", False),
-    Column("size", True),
+    Column("collective, size", False),
     Column("condition", False),
-    Column("emulated (s)", True),
+    Column("time (emulated s)", True),
     Column("expected (s)", True),
-    Column("real", True),
+    Column("time (real)", True),
     Column("algbw (Gbit/s)", True),
     Column("busbw (Gbit/s)", True),
-    Column("achieved/nominal median, worst", True),
-    Column("slowdown (expected)", True),
+    Column("achieved/nominal: median, worst", True),
+    Column("slowdown", True),
+    Column("expected slowdown", True),
 )
 
 
@@ -43,8 +43,7 @@ def rows(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
     return [
         (
             outcome.fabric,
-            outcome.collective,
-            size_text(outcome.size_bytes),
+            f"{outcome.collective}, {size_text(outcome.size_bytes)}",
             _condition(outcome),
             number(outcome.duration_s, outcome.status),
             number(outcome.predicted_s, "-"),
@@ -52,7 +51,8 @@ def rows(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
             number(outcome.algbw_gbps, "-"),
             number(outcome.busbw_gbps, "-"),
             _achieved(outcome),
-            _slowdown(outcome),
+            "" if outcome.condition == HEALTHY else percent(outcome.slowdown),
+            "" if outcome.condition == HEALTHY else percent(outcome.expected_slowdown),
         )
         for outcome in outcomes
     ]
@@ -62,9 +62,10 @@ def footnotes(outcomes: Sequence[Outcome]) -> list[str]:
     """What a reader of the table must know: the formulas, the caveats, and what failed."""
     notes = []
     for operation in dict.fromkeys(outcome.operation for outcome in outcomes):
-        formulas = dict.fromkeys(outcome.busbw_formula for outcome in outcomes if outcome.operation == operation)
-        meaning = next(outcome.size_meaning for outcome in outcomes if outcome.operation == operation)
-        notes.append(f"{operation}: {'; '.join(formulas)}; size = {meaning}.")
+        same = [outcome for outcome in outcomes if outcome.operation == operation]
+        sizes = " or ".join(str(n) for n in dict.fromkeys(outcome.group_size for outcome in same))
+        formula = f"algbw = size/time, busbw = algbw * {BUS_FACTORS[operation].text} with n = {sizes}"
+        notes.append(f"{operation}: {formula}; size = {same[0].size_meaning}.")
     notes.append(f"Bandwidths and sizes are those of the real machine. {CAVEAT}")
     notes.append("Expected: the fluid model (max-min fair rates) with the same paths and failures.")
     if any(outcome.algorithm == PIPELINED_RING for outcome in outcomes):
@@ -93,10 +94,12 @@ def summary(outcomes: Sequence[Outcome]) -> RenderableType:
 
 
 def number(value: float | None, missing: str) -> str:
-    """Three significant digits, whole above 1000."""
+    """Three significant digits, whole numbers from 100 on."""
     if value is None:
         return missing
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:#.3g}"
+    if value == 0:
+        return "0"
+    return f"{value:.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
 def percent(share: float | None) -> str:
@@ -115,9 +118,3 @@ def _achieved(outcome: Outcome) -> str:
     if found.median_share is None or found.worst_share is None:
         return "too short to judge"
     return f"{found.median_share:.2f}, {found.worst_share:.2f}"
-
-
-def _slowdown(outcome: Outcome) -> str:
-    if outcome.condition == HEALTHY:
-        return ""
-    return f"{percent(outcome.slowdown)} ({percent(outcome.expected_slowdown)})"

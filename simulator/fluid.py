@@ -64,7 +64,7 @@ def simulate(
     ``Scale(1, 1)`` gives those of the real machine. ``goodput`` is the payload share of a link's rate; link counters
     hold frames, payload / goodput. While a link is down, flows over it stand still until ``repair_delay_s`` later the
     new routes hold; after it is up again, the old routes come back with the same delay. A transfer between GPUs that
-    have no path fails, and so does every transfer that waits for a failed one. ``progress`` is told the share done.
+    have no path fails; what waited for it goes on. ``progress`` is told the share done.
     Raises SimulationError, ScheduleError or UnknownElementError for parts that do not fit together.
     """
     check_failures(fabric, failures)
@@ -134,6 +134,7 @@ class _Run:
         self.gate_left: dict[int, int] = {}
         self.gate_members: dict[int, list[Transfer]] = {}
         self.gates_of: dict[int, list[int]] = {}
+        self.opening: deque[int] = deque()
         for transfer in self.schedule.transfers:
             gate = id(transfer.after)
             if gate not in self.gate_left:
@@ -148,9 +149,8 @@ class _Run:
     def run(self, progress: Progress | None) -> RunRecord:
         """All events until nothing can move any more."""
         self._apply_changes()
-        for gate, waiting_for in list(self.gate_left.items()):
-            if waiting_for == 0:
-                self._open(gate)
+        self.opening.extend(gate for gate, waiting_for in self.gate_left.items() if waiting_for == 0)
+        self._open_gates()
         while self.flows:
             rates = self._rates()
             moving = rates > 0
@@ -166,6 +166,7 @@ class _Run:
             ended = [flow for flow, end in zip(self.flows, ends, strict=True) if end <= step_s * (1 + TIE)]
             self._apply_changes()
             self._end(ended)
+            self._open_gates()
             self.samples.append((self.now_s, self.carried.copy()))
             if progress is not None:
                 progress(len(self.records) / len(self.schedule.transfers))
@@ -209,12 +210,11 @@ class _Run:
             links = self._links(flow.transfer)
             if links is None:
                 self.flows.remove(flow)
-                self._fail(flow.transfer, self._no_path(flow.transfer), flow)
+                self._fail(flow.transfer, flow)
             else:
                 flow.links = links
 
     def _end(self, ended: Sequence[_Flow]) -> None:
-        opened = []
         for flow in ended:
             if flow.transfer.id in self.records:  # lost its path at this very instant
                 continue
@@ -222,12 +222,19 @@ class _Run:
             self.records[flow.transfer.id] = TransferRecord(
                 flow.transfer.id, TransferStatus.COMPLETE, flow.start_s, self.now_s, flow.size_bytes, flow.size_bytes
             )
-            for gate in self.gates_of.get(flow.transfer.id, ()):
-                self.gate_left[gate] -= 1
-                if self.gate_left[gate] == 0:
-                    opened.append(gate)
-        for gate in opened:
-            self._open(gate)
+            self._pass_gates(flow.transfer.id)
+
+    def _pass_gates(self, transfer_id: int) -> None:
+        """A transfer has ended, well or not: one less to wait for."""
+        for gate in self.gates_of.get(transfer_id, ()):
+            self.gate_left[gate] -= 1
+            if self.gate_left[gate] == 0:
+                self.opening.append(gate)
+
+    def _open_gates(self) -> None:
+        """Start what has nothing left to wait for; a transfer that fails at once may open the next gate."""
+        while self.opening:
+            self._open(self.opening.popleft())
 
     def _open(self, gate: int) -> None:
         members = self.gate_members[gate]
@@ -239,7 +246,7 @@ class _Run:
         for transfer in members:
             links = self._links(transfer)
             if links is None:
-                self._fail(transfer, self._no_path(transfer), None)
+                self._fail(transfer, None)
             else:
                 size_bytes = self.scale.emulated_bytes(transfer.size_bytes)
                 self.flows.append(_Flow(transfer, size_bytes, float(size_bytes), self.now_s, links))
@@ -254,8 +261,9 @@ class _Run:
         src, dst = self.fabric.gpu_of_rank(transfer.src).id, self.fabric.gpu_of_rank(transfer.dst).id
         return f"no path from {src} to {dst} while {', '.join(sorted(self.routed_down)) or 'nothing'} is down"
 
-    def _fail(self, transfer: Transfer, reason: str, flow: _Flow | None) -> None:
-        """Record a failed transfer, and every one that waits for it."""
+    def _fail(self, transfer: Transfer, flow: _Flow | None) -> None:
+        src, dst = self.fabric.gpu_of_rank(transfer.src).id, self.fabric.gpu_of_rank(transfer.dst).id
+        reason = f"no path from {src} to {dst} while {', '.join(sorted(self.routed_down))} is down"
         size_bytes = self.scale.emulated_bytes(transfer.size_bytes)
         received = flow.size_bytes - flow.left_bytes if flow else 0.0
         start_s = flow.start_s if flow else None
@@ -263,19 +271,7 @@ class _Run:
             transfer.id, TransferStatus.FAILED, start_s, None, received, size_bytes, reason
         )
         self.events.append(Event(self.now_s, EventKind.TRANSFER_FAILED, str(transfer.id), reason))
-        self._fail_waiting(transfer.id)
-
-    def _fail_waiting(self, root: int) -> None:
-        """Record every transfer that waits, directly or not, for ``root``, which will never end."""
-        todo = deque(self.gates_of.get(root, ()))
-        while todo:
-            for waiting in self.gate_members[todo.popleft()]:
-                if waiting.id not in self.records:
-                    self.records[waiting.id] = TransferRecord(
-                        waiting.id, TransferStatus.FAILED, None, None, 0.0,
-                        self.scale.emulated_bytes(waiting.size_bytes), f"waited for transfer {root}, which failed",
-                    )  # fmt: skip
-                    todo.extend(self.gates_of.get(waiting.id, ()))
+        self._pass_gates(transfer.id)
 
     def _give_up(self) -> None:
         """Record what stands still for ever: flows over a link that is down and never routed around."""
@@ -286,11 +282,15 @@ class _Run:
             self.records[flow.transfer.id] = TransferRecord(
                 flow.transfer.id, TransferStatus.INCOMPLETE, flow.start_s, None, received, flow.size_bytes, reason
             )
-            self._fail_waiting(flow.transfer.id)
+        for transfer in self.schedule.transfers:
+            if transfer.id not in self.records:
+                self.records[transfer.id] = TransferRecord(
+                    transfer.id, TransferStatus.FAILED, None, None, 0.0,
+                    self.scale.emulated_bytes(transfer.size_bytes), "waited for a transfer that stood still",
+                )  # fmt: skip
 
     def _record(self) -> RunRecord:
-        complete = all(record.status is TransferStatus.COMPLETE for record in self.records.values())
-        if self.is_phased and self.records and complete:
+        if self.is_phased and self.records and not self.flows:
             last = self.schedule.phases()[-1][0].tag.phase
             self.events.append(Event(self.now_s, EventKind.PHASE_END, str(last)))
         counters = np.stack([carried for _, carried in self.samples])

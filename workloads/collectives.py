@@ -82,8 +82,37 @@ def all_to_all(groups: Groups, size_bytes: int, ranks: int, *, name: str = ALL_T
     return _schedule(name, ALL_TO_ALL, SHIFTED_PHASES, groups, size_bytes, meaning, ranks, seed, phases)
 
 
+def rail_aligned(fabric: Fabric, groups: Groups) -> dict[str, tuple[int, ...]]:
+    """The groups in the order of a ring that keeps to its rails: in every second domain the rails run backwards.
+
+    The ring so leaves a domain on the rail on which it enters the next, as NCCL builds its rings unless told to cross
+    NICs (NCCL_CROSS_NIC). With an odd number of domains the last edge, back to the first, still crosses rails.
+    """
+    ordered = {}
+    for group, members in groups.items():
+        by_domain: dict[int, list[int]] = {}
+        for rank in sorted(members):
+            by_domain.setdefault(fabric.gpu_of_rank(rank).domain, []).append(rank)
+        turns = enumerate(by_domain.values())
+        ordered[group] = tuple(rank for turn, ranks in turns for rank in (reversed(ranks) if turn % 2 else ranks))
+    return ordered
+
+
 COLLECTIVES: dict[str, Callable[..., Schedule]] = {ALL_REDUCE: ring_all_reduce, ALL_TO_ALL: all_to_all}
 GROUPINGS: dict[str, Callable[[Fabric], dict[str, tuple[int, ...]]]] = {"all": all_ranks, "rails": rail_rings}
+
+
+def collective_on(
+    fabric: Fabric, collective: str, grouping: str, size_bytes: int, *, name: str, seed: int = 0
+) -> Schedule:
+    """The schedule of a collective of :data:`COLLECTIVES` over a grouping of :data:`GROUPINGS`.
+
+    Rings are rail-aligned; an all-to-all goes by rank. Raises CollectiveError as the functions there do.
+    """
+    groups: Groups = GROUPINGS[grouping](fabric)
+    if collective == ALL_REDUCE:
+        groups = rail_aligned(fabric, groups)
+    return COLLECTIVES[collective](groups, size_bytes, len(fabric.gpus), name=name, seed=seed)
 
 
 def _schedule(

@@ -34,7 +34,7 @@ class Tag:
 
 @dataclass(frozen=True)
 class Transfer:
-    """``size_bytes`` real bytes from global rank ``src`` to ``dst``, once all transfers in ``after`` have ended."""
+    """``size_bytes`` real bytes from global rank ``src`` to ``dst``, once all in ``after`` have ended, well or not."""
 
     id: int
     src: int

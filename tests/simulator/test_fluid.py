@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -102,7 +104,7 @@ def test_a_failure_stops_reroutes_and_comes_back() -> None:
                      (2.5, EventKind.REROUTED)]  # fmt: skip
 
 
-def test_no_path_is_failed_with_a_reason_and_so_is_what_waits() -> None:
+def test_no_path_is_failed_with_a_reason() -> None:
     fabric = fabric_of(domains=2, rails=1)
     first = Transfer(0, 0, 1, 2 * 10**8, (), TAG)
     schedule = Schedule("s", "send-recv", "direct", 2, 2, 1, "", 0, (first, Transfer(1, 1, 0, 5, (0,), TAG)))
@@ -112,9 +114,23 @@ def test_no_path_is_failed_with_a_reason_and_so_is_what_waits() -> None:
     assert cut.reason == "no path from d0r0 to d1r0 while d0r0-rail0 is down"
     assert cut.received_bytes == pytest.approx(1e8)
     assert cut.duration_s is None
-    assert waiting.status is TransferStatus.FAILED
-    assert waiting.reason == "waited for transfer 0, which failed"
+    assert waiting.reason == "no path from d1r0 to d0r0 while d0r0-rail0 is down"
     assert not record.complete
+
+
+def test_what_waits_for_a_failed_transfer_goes_on() -> None:
+    fabric = fabric_of(domains=2, rails=1)
+    first = Transfer(0, 0, 1, 2 * 10**8, (), TAG)
+    schedule = Schedule("s", "send-recv", "direct", 2, 2, 1, "", 0, (first, Transfer(1, 1, 0, 10**8, (0,), TAG)))
+    record = run(fabric, schedule, LinkFailure("d0r0-rail0", 1.0, 1.7))
+    cut, waiting = record.transfers
+    assert cut.status is waiting.status is TransferStatus.FAILED
+    slow = Transfer(2, 1, 0, 10**8, (0,), TAG)
+    later = Schedule("s", "send-recv", "direct", 4, 4, 1, "", 0, (first, dataclasses.replace(slow, src=2, dst=3)))
+    record = run(fabric_of(domains=4, rails=1), later, LinkFailure("d0r0-rail0", 1.0), delay_s=0.25)
+    assert record.transfers[0].status is TransferStatus.FAILED
+    assert record.transfers[1].start_s == pytest.approx(1.25)
+    assert record.transfers[1].status is TransferStatus.COMPLETE
 
 
 def test_without_repair_a_flow_stands_still() -> None:
