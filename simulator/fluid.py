@@ -55,6 +55,7 @@ def simulate(
     scale: Scale,
     failures: Sequence[LinkFailure] = (),
     repair_delay_s: float = REPAIR_DELAY_S,
+    start_delay_s: float = 0.0,
     goodput: float = TCP_GOODPUT,
     seed: int = 0,
     progress: Progress | None = None,
@@ -63,7 +64,8 @@ def simulate(
 
     ``Scale(1, 1)`` gives those of the real machine. ``goodput`` is the payload share of a link's rate; link counters
     hold frames, payload / goodput. While a link is down, flows over it stand still until ``repair_delay_s`` later the
-    new routes hold; after it is up again, the old routes come back with the same delay. A transfer between GPUs that
+    new routes hold; after it is up again, the old routes come back with the same delay. ``start_delay_s`` passes between
+    the end of what a transfer waits for and its first byte: what a back end needs to start it. A transfer between GPUs that
     have no path fails; what waited for it goes on. ``progress`` is told the share done.
     Raises SimulationError, ScheduleError or UnknownElementError for parts that do not fit together.
     """
@@ -74,9 +76,11 @@ def simulate(
         )
     if not 0 < goodput <= 1:
         raise SimulationError(f"goodput is {goodput}; it must be above 0 and at most 1")
-    if not repair_delay_s >= 0:
-        raise SimulationError(f"repair_delay_s is {repair_delay_s}; it must be 0 or more")
-    return _Run(fabric, schedule, router, scale, tuple(failures), repair_delay_s, goodput, seed).run(progress)
+    for name, delay_s in (("repair_delay_s", repair_delay_s), ("start_delay_s", start_delay_s)):
+        if not delay_s >= 0:
+            raise SimulationError(f"{name} is {delay_s}; it must be 0 or more")
+    run = _Run(fabric, schedule, router, scale, tuple(failures), repair_delay_s, start_delay_s, goodput, seed)
+    return run.run(progress)
 
 
 @dataclass
@@ -109,11 +113,14 @@ class _Run:
         scale: Scale,
         failures: tuple[LinkFailure, ...],
         repair_delay_s: float,
+        start_delay_s: float,
         goodput: float,
         seed: int,
     ) -> None:
         self.fabric, self.schedule, self.router, self.scale = fabric, schedule, router, scale
         self.failures, self.goodput, self.seed = failures, goodput, seed
+        self.start_delay_s = start_delay_s
+        self.starting: deque[tuple[float, Sequence[Transfer]]] = deque()
         self.positions = link_positions(fabric)
         rates_mbps = np.array([scale.emulated_rate_mbps(link.rate_mbps) for link in fabric.links])
         self.wire = np.repeat(rates_mbps * 1e6 / 8, 2)  # bytes per second of frames, per directed link
@@ -151,15 +158,17 @@ class _Run:
         self._apply_changes()
         self.opening.extend(gate for gate, waiting_for in self.gate_left.items() if waiting_for == 0)
         self._open_gates()
-        while self.flows:
+        while self.flows or self.starting:
             rates = self._rates()
             moving = rates > 0
             left = np.array([flow.left_bytes for flow in self.flows])
             ends = np.full(len(self.flows), np.inf)
             np.divide(left, rates, out=ends, where=moving)
-            step_s = float(ends.min())
+            step_s = float(ends.min(initial=np.inf))
             if self.changes:
                 step_s = min(step_s, self.changes[0].t_s - self.now_s)
+            if self.starting:
+                step_s = min(step_s, max(0.0, self.starting[0][0] - self.now_s))
             if not np.isfinite(step_s):
                 break
             self._advance(step_s, rates)
@@ -167,6 +176,9 @@ class _Run:
             self._apply_changes()
             self._end(ended)
             self._open_gates()
+            while self.starting and self.starting[0][0] <= self.now_s * (1 + TIE):
+                self._start(self.starting.popleft()[1])
+                self._open_gates()
             self.samples.append((self.now_s, self.carried.copy()))
             if progress is not None:
                 progress(len(self.records) / len(self.schedule.transfers))
@@ -243,6 +255,12 @@ class _Run:
             if members[0].after:
                 self.events.append(Event(self.now_s, EventKind.PHASE_END, str(members[0].tag.phase - 1)))
             self.events.append(Event(self.now_s, EventKind.PHASE_START, phase, members[0].tag.operation))
+        if self.start_delay_s:
+            self.starting.append((self.now_s + self.start_delay_s, members))
+        else:
+            self._start(members)
+
+    def _start(self, members: Sequence[Transfer]) -> None:
         for transfer in members:
             links = self._links(transfer)
             if links is None:
@@ -256,10 +274,6 @@ class _Run:
         if link_ids is None:
             return None
         return directed_links(self.fabric, self.positions, transfer.src, transfer.dst, link_ids)
-
-    def _no_path(self, transfer: Transfer) -> str:
-        src, dst = self.fabric.gpu_of_rank(transfer.src).id, self.fabric.gpu_of_rank(transfer.dst).id
-        return f"no path from {src} to {dst} while {', '.join(sorted(self.routed_down)) or 'nothing'} is down"
 
     def _fail(self, transfer: Transfer, flow: _Flow | None) -> None:
         src, dst = self.fabric.gpu_of_rank(transfer.src).id, self.fabric.gpu_of_rank(transfer.dst).id

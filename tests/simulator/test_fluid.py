@@ -251,3 +251,16 @@ def test_parts_that_do_not_fit_are_refused() -> None:
         directed_links(fabric, link_positions(fabric), 0, 1, ["d1r1-rail1"])
     with pytest.raises(SimulationError, match="ends at rail0"):
         directed_links(fabric, link_positions(fabric), 0, 1, ["d0r0-rail0"])
+
+
+def test_a_start_delay_precedes_every_transfer_and_is_not_part_of_its_duration() -> None:
+    fabric = fabric_of(domains=2, rails=2)
+    schedule = ring_all_reduce(all_ranks(fabric), 4_000_000, 4)
+    router = shortest(fabric)
+    plain = simulate(fabric, schedule, router, scale=Scale(20_000, 1000))
+    delayed = simulate(fabric, schedule, router, scale=Scale(20_000, 1000), start_delay_s=0.5)
+    for before, after in zip(plain.transfers, delayed.transfers, strict=True):
+        phase = schedule.by_id[before.transfer_id].tag.phase
+        assert before.start_s is not None
+        assert after.start_s == pytest.approx(before.start_s + 0.5 * (phase + 1))
+        assert after.duration_s == pytest.approx(before.duration_s)
