@@ -64,9 +64,9 @@ def simulate(
 
     ``Scale(1, 1)`` gives those of the real machine. ``goodput`` is the payload share of a link's rate; link counters
     hold frames, payload / goodput. While a link is down, flows over it stand still until ``repair_delay_s`` later the
-    new routes hold; after it is up again, the old routes come back with the same delay. ``start_delay_s`` passes between
-    the end of what a transfer waits for and its first byte: what a back end needs to start it. A transfer between GPUs that
-    have no path fails; what waited for it goes on. ``progress`` is told the share done.
+    new routes hold; after it is up again, the old routes come back with the same delay. ``start_delay_s`` passes
+    between the end of what a transfer waits for and its first byte: what a back end needs to start it. A transfer
+    between GPUs that have no path fails; what waited for it goes on. ``progress`` is told the share done.
     Raises SimulationError, ScheduleError or UnknownElementError for parts that do not fit together.
     """
     check_failures(fabric, failures)
