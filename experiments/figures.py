@@ -24,7 +24,7 @@ from experiments.outcome import HEALTHY, Outcome
 from experiments.units import rate_text, size_text
 from topologies.model import Fabric, FabricKind, Link, LinkKind, SwitchKind
 from topologies.scale import link_rate_mbps
-from workloads.records import RunRecord
+from workloads.records import FloatArray, RunRecord
 
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
@@ -70,8 +70,7 @@ def throughput_figure(fabric: Fabric, record: RunRecord, outcome: Outcome) -> Fi
         _draw_link_groups(panels[-1], fabric, record)
         for panel in panels:
             _mark_outages(panel, outcome)
-            panel.set_ylabel("Mbit/s (emulated)")
-            panel.set_ylim(bottom=0)
+            panel.set_ylim(0, panel.get_ylim()[1] * 1.05)
             panel.grid(axis="y", alpha=0.3)
             _legend_beside(panel)
         end_s = float(record.links.t_s[-1]) if len(record.links.t_s) else 1.0
@@ -81,37 +80,47 @@ def throughput_figure(fabric: Fabric, record: RunRecord, outcome: Outcome) -> Fi
 
 
 def _draw_failed_links(panel: Axes, fabric: Fabric, record: RunRecord, outcome: Outcome) -> None:
-    panel.set_title("Failed link and its busiest detour links, both directions", loc="left")
-    detour_styles = ((BLUE, (0, (6, 1.5))), (ORANGE, (0, (2, 1))), (GREEN, (0, (6, 1.5, 1.5, 1.5))))
+    panel.set_title("Failed link and its busiest detour links, both directions together", loc="left")
+    panel.set_ylabel("Mbit/s (emulated)")
+    # The first line is the widest, so that lines at the same rate are all seen.
+    detour_styles = ((BLUE, "-", 5.0), (ORANGE, (0, (3, 1)), 3.4), (GREEN, (0, (6, 1.5, 1.5, 1.5)), 1.8))
     shown: set[str] = set()
     for outage in outcome.outages:
         wide = [link.link_id for link in outage.detour if fabric.link(link.link_id).kind is not LinkKind.NVLINK]
         wide += [link.link_id for link in outage.detour if link.link_id not in wide]
-        for (colour, dashes), link_id in zip(detour_styles, wide, strict=False):
+        for (colour, dashes, width), link_id in zip(detour_styles, wide, strict=False):
             if link_id not in shown:
-                _draw_rate(panel, record, [link_id], f"{link_id} (detour)", colour, dashes, 2.0)
+                rates = record.links.rates_mbps([link_id])
+                _draw_steps(panel, record, rates, f"{link_id} (detour)", colour, dashes, width)
                 shown.add(link_id)
-        _draw_rate(panel, record, [outage.link_id], f"{outage.link_id} (fails)", VERMILLION, "-", 3.0)
+        rates = record.links.rates_mbps([outage.link_id])
+        _draw_steps(panel, record, rates, f"{outage.link_id} (fails)", VERMILLION, "-", 3.0)
         rate_mbps = link_rate_mbps(fabric.link(outage.link_id), record.scale)
         label = f"rate per direction,\n{rate_text(rate_mbps)} for {rate_text(rate_mbps * record.scale.rate)}"
         panel.axhline(rate_mbps, color=GREY, linestyle=":", linewidth=1.5, label=label)
 
 
 def _draw_link_groups(panel: Axes, fabric: Fabric, record: RunRecord) -> None:
-    panel.set_title("All links of a kind together, both directions", loc="left")
+    panel.set_title("All links of a kind: mean use of their capacity, both directions", loc="left")
+    panel.set_ylabel("share of capacity (%)")
     names = ((LinkKind.NVLINK, "NVLink", GREEN, "-"), (LinkKind.NIC, "NIC", BLUE, (0, (6, 1.5))),
              (LinkKind.FABRIC, "leaf-spine", PURPLE, (0, (2, 1))))  # fmt: skip
     for kind, name, colour, dashes in names:
-        link_ids = [link.id for link in fabric.links if link.kind is kind]
-        if link_ids:
-            _draw_rate(panel, record, link_ids, f"{name} ({len(link_ids)} links)", colour, dashes, 2.2)
+        links = [link for link in fabric.links if link.kind is kind]
+        if links:
+            room_mbps = 2 * sum(link_rate_mbps(link, record.scale) for link in links)
+            shares = record.links.rates_mbps([link.id for link in links]) / room_mbps * 100
+            _draw_steps(panel, record, shares, f"{name} ({len(links)} links)", colour, dashes, 2.2)
 
 
-def _draw_rate(
-    panel: Axes, record: RunRecord, link_ids: Sequence[str], label: str, colour: str, dashes: Any, width: float
+def _draw_steps(
+    panel: Axes, record: RunRecord, values: FloatArray, label: str, colour: str, dashes: Any, width: float
 ) -> None:
+    """Draw the mean of every interval between samples; nothing without samples."""
+    if not len(values):
+        return
     panel.stairs(
-        record.links.rates_mbps(link_ids), record.links.t_s, baseline=None, label=label, color=colour,
+        values, record.links.t_s, baseline=None, label=label, color=colour,
         linestyle=dashes, linewidth=width,
     )  # fmt: skip
 
@@ -165,6 +174,10 @@ def completion_figure(outcomes: Sequence[Outcome]) -> Figure:
         panel.set_xticks(range(len(collectives)), collectives)
         panel.tick_params(axis="x", length=0, labelsize=13)
         panel.set_ylabel("completion time (emulated s)")
+        done = [outcome for outcome in outcomes if outcome.duration_s and outcome.real_duration_s]
+        if done:
+            real_ms = (done[0].real_duration_s or 0.0) / (done[0].duration_s or 1.0) * 1000
+            panel.set_ylabel(f"completion time (emulated s; 1 s = {real_ms:.3g} ms real)")
         panel.grid(axis="y", alpha=0.3)
         panel.set_axisbelow(True)
         handles: list[Patch | Line2D] = [
@@ -221,9 +234,8 @@ def fabric_figure(fabric: Fabric, label: str, failed: Sequence[str] = (), detour
         rates = f"NVLink {rate_text(spec.nvlink_rate_mbps)}"
         if spec.kind is not FabricKind.IDEAL:
             rates += f", NIC {rate_text(spec.nic_rate_mbps)}"
-        panel.set_title(
-            f"{label}: {spec.domains} domains x {spec.rails} GPUs{part}; {rates}", fontweight="bold", pad=10
-        )
+        domains = "1 domain" if spec.domains == 1 else f"{spec.domains} domains"
+        panel.set_title(f"{label}: {domains} x {spec.rails} GPUs{part}; {rates}", fontweight="bold", pad=10)
         panel.set_xlim(-0.3, board.width + 0.3)
         panel.set_ylim(-0.1, board.height)
     return figure

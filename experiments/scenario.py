@@ -166,13 +166,12 @@ class Scenario(_Section):
 
     def to_yaml(self) -> str:
         """The scenario with every default filled in, as a file that :func:`load_scenario` reads back."""
-        data = self.model_dump(exclude_none=True)
-        for section in data["fabrics"]:
-            section["kind"] = section["kind"].value
-        for section in data["failures"]:
-            section.update({key: str(section[key]) for key in ("at", "restore") if key in section})
-        for key in ("fabrics", "workload", "failures"):
-            data[key] = list(data[key])
+        data = self.model_dump(exclude_none=True, exclude={"failures"})
+        data["fabrics"] = [{**section, "kind": section["kind"].value} for section in data["fabrics"]]
+        data["workload"] = list(data["workload"])
+        data["failures"] = [
+            {key: str(value) for key, value in section if value is not None} for section in self.failures
+        ]
         return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
 
 
@@ -205,9 +204,11 @@ def _checked(path: Path, data: Any, lines: Lines, problems: list[Problem]) -> Sc
         if "fabrics" in data:
             where = lines.get(("fabric",), 0)
             problems.append(Problem(where, "fabric", "give either 'fabric' or 'fabrics', not both"))
+            single = {}
         else:
-            data = {**{key: value for key, value in data.items() if key != "fabric"}, "fabrics": [data["fabric"]]}
+            single = {"fabrics": [data["fabric"]]}
             prefix = ("fabric",)
+        data = {**{key: value for key, value in data.items() if key != "fabric"}, **single}
     try:
         scenario = Scenario.model_validate(data)
     except ValidationError as error:

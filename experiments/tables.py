@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -27,14 +28,13 @@ COLUMNS = (
     Column("fabric", False),
     Column("collective, size", False),
     Column("condition", False),
-    Column("time (emulated s)", True),
+    Column("emulated (s)", True),
     Column("expected (s)", True),
-    Column("time (real)", True),
+    Column("real", True),
     Column("algbw (Gbit/s)", True),
     Column("busbw (Gbit/s)", True),
-    Column("achieved/nominal: median, worst", True),
-    Column("slowdown", True),
-    Column("expected slowdown", True),
+    Column("achieved", True),
+    Column("slowdown (expected)", True),
 )
 
 
@@ -51,8 +51,7 @@ def rows(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
             number(outcome.algbw_gbps, "-"),
             number(outcome.busbw_gbps, "-"),
             _achieved(outcome),
-            "" if outcome.condition == HEALTHY else percent(outcome.slowdown),
-            "" if outcome.condition == HEALTHY else percent(outcome.expected_slowdown),
+            _slowdown(outcome),
         )
         for outcome in outcomes
     ]
@@ -67,12 +66,20 @@ def footnotes(outcomes: Sequence[Outcome]) -> list[str]:
         formula = f"algbw = size/time, busbw = algbw * {BUS_FACTORS[operation].text} with n = {sizes}"
         notes.append(f"{operation}: {formula}; size = {same[0].size_meaning}.")
     notes.append(f"Bandwidths and sizes are those of the real machine. {CAVEAT}")
-    notes.append("Expected: the fluid model (max-min fair rates) with the same paths and failures.")
+    notes.append("achieved: rate of transfers over their nominal max-min rate, median and worst.")
+    notes.append("expected: the fluid model (max-min fair rates) with the same paths and failures.")
     if any(outcome.algorithm == PIPELINED_RING for outcome in outcomes):
         notes.append("Rings are replayed as a pipelined ring: two bulk phases, one flow per ring edge in each.")
     too_short = sum(outcome.achieved.too_short for outcome in outcomes)
     if too_short:
         notes.append(f"{too_short} transfers are nominally shorter than 1 s (emulated): too short to judge.")
+    failed: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        for outage in outcome.outages:
+            failed.setdefault(f"{outage.link_id} on {outcome.fabric}", []).append(outcome.collective)
+    if failed:
+        listed = "; ".join(f"{link} ({', '.join(collectives)})" for link, collectives in failed.items())
+        notes.append(f"Failing: {listed}.")
     for outcome in outcomes:
         for problem in outcome.problems:
             notes.append(f"{outcome.fabric}, {outcome.collective}, {outcome.condition}: {problem}.")
@@ -81,15 +88,16 @@ def footnotes(outcomes: Sequence[Outcome]) -> list[str]:
 
 def summary(outcomes: Sequence[Outcome]) -> RenderableType:
     """The table with its footnotes, for a rich console."""
-    table = Table(header_style="bold", pad_edge=False)
-    for column in COLUMNS:
-        table.add_column(column.heading, justify="right" if column.is_number else "left")
+    table = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(COLUMNS[1].heading, min_width=20, overflow="fold")
+    for column in COLUMNS[2:]:
+        table.add_column(column.heading, justify="right" if column.is_number else "left", overflow="fold")
     last_fabric = None
     for outcome, row in zip(outcomes, rows(outcomes), strict=True):
-        if last_fabric is not None and outcome.fabric != last_fabric:
-            table.add_section()
+        if outcome.fabric != last_fabric:  # a line of its own: a column would cost the width of the others
+            table.add_row(Text(outcome.fabric, style="bold"))
         last_fabric = outcome.fabric
-        table.add_row(*(Text(cell) for cell in row), style="" if outcome.status == "complete" else "bold")
+        table.add_row(*(Text(cell) for cell in row[1:]), style="" if outcome.status == "complete" else "bold")
     return Group(table, *(Text(note) for note in footnotes(outcomes)))
 
 
@@ -110,11 +118,17 @@ def percent(share: float | None) -> str:
 def _condition(outcome: Outcome) -> str:
     if outcome.condition == HEALTHY:
         return HEALTHY
-    return f"{', '.join(outage.link_id for outage in outcome.outages)} fails"
+    return "link fails" if len(outcome.outages) == 1 else "links fail"
+
+
+def _slowdown(outcome: Outcome) -> str:
+    if outcome.condition == HEALTHY:
+        return ""
+    return f"{percent(outcome.slowdown)} ({percent(outcome.expected_slowdown)})"
 
 
 def _achieved(outcome: Outcome) -> str:
     found = outcome.achieved
     if found.median_share is None or found.worst_share is None:
-        return "too short to judge"
+        return "too short"
     return f"{found.median_share:.2f}, {found.worst_share:.2f}"

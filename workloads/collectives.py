@@ -58,7 +58,7 @@ def ring_all_reduce(groups: Groups, size_bytes: int, ranks: int, *, name: str = 
             # Rank i reduces part i+1 last: it ends with it, so it never sends it; in the all-gather it starts with it.
             scatter.append(("reduce-scatter", group, src, dst, size_bytes - parts[(index + 1) % n]))
             gather.append(("all-gather", group, src, dst, size_bytes - parts[(index + 2) % n]))
-    meaning = "size of the buffer that every rank holds; each rank sends 2(n-1)/n of it"
+    meaning = "buffer that every rank holds; each rank sends 2(n-1)/n of it"
     return _schedule(name, ALL_REDUCE, PIPELINED_RING, groups, size_bytes, meaning, ranks, seed, (scatter, gather))
 
 

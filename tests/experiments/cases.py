@@ -1,0 +1,66 @@
+"""Small experiments that several tests use."""
+
+from collections.abc import Callable, Sequence
+
+from experiments.outcome import Outcome, analyse, with_slowdown
+from experiments.run import PlannedRun, plan, simulator_backend
+from experiments.scenario import Scenario, parse_scenario
+from topologies.model import Fabric
+from topologies.scale import Scale
+from workloads.failures import LinkFailure
+from workloads.records import RunRecord
+from workloads.schedule import Schedule
+
+SMALL = """\
+name: A <small> & quick one
+question: Does <b>escaping</b> work?
+fabrics:
+  - {kind: rail-only, preset: dgx-h100, domains: 2, rails: 2}
+  - {kind: rail-optimized, preset: dgx-h100, domains: 2, rails: 2}
+workload:
+  - {collective: all-reduce, size: 256MiB}
+  - {collective: all-to-all, size: 64MiB}
+failures:
+  - {at: 40%, restore: 70%}
+backend: simulator
+seed: 3
+"""
+
+
+def small() -> Scenario:
+    return parse_scenario(SMALL)
+
+
+def quiet(share: float) -> None:
+    assert 0 <= share <= 1
+
+
+def made(scenario: Scenario) -> list[tuple[PlannedRun, RunRecord, Outcome]]:
+    """Every run of the scenario on the simulator with its outcome."""
+    done: list[tuple[PlannedRun, RunRecord, Outcome]] = []
+    for run in plan(scenario):
+        record = simulator_backend(run.fabric, run.scale, run.schedule, run.failures, scenario.seed, quiet)
+        outcome = analyse(run.label, run.fabric, record, run.predicted, run.detours)
+        if run.failures:
+            healthy = [
+                other for _, _, other in done if (other.fabric, other.collective) == (run.label, run.schedule.name)
+            ]
+            outcome = with_slowdown(outcome, healthy[0])
+        done.append((run, record, outcome))
+    return done
+
+
+Calls = list[tuple[str, str, bool]]
+
+
+def failing_after(count: int, calls: Calls) -> Callable[..., RunRecord]:
+    """A back end that breaks down after ``count`` runs and writes down each call."""
+
+    def backend(fabric: Fabric, scale: Scale, schedule: Schedule, failures: Sequence[LinkFailure], seed: int,
+                progress: Callable[[float], None]) -> RunRecord:  # fmt: skip
+        if len(calls) == count:
+            raise KeyboardInterrupt
+        calls.append((fabric.kind.value, schedule.name, bool(failures)))
+        return simulator_backend(fabric, scale, schedule, failures, seed, progress)
+
+    return backend

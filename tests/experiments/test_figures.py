@@ -1,0 +1,132 @@
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
+
+from experiments.figures import completion_figure, fabric_figure, figure_bytes, throughput_figure
+from experiments.report import FabricView, Report, RunFigures, render
+from tests.experiments.cases import made, small
+from topologies.builders import build, preset_spec
+from topologies.model import FabricKind, SwitchKind
+from topologies.scale import Scale
+
+
+def texts(figure: Figure) -> Iterator[Text]:
+    """Every text that is drawn; axes that are off keep their tick labels, but don't draw them."""
+    off = [axis for axes in figure.axes if not axes.axison for axis in (axes.xaxis, axes.yaxis)]
+    hidden = {id(text) for axis in off for text in axis.findobj(Text)}
+    for text in figure.findobj(Text):
+        if isinstance(text, Text) and text.get_visible() and text.get_text().strip() and id(text) not in hidden:
+            yield text
+
+
+def drawn(figure: Figure) -> tuple[list[tuple[str, Bbox]], int, int]:
+    """Every text with its box in pixels; width and height of the figure."""
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+    boxes = [(text.get_text(), text.get_window_extent(canvas.get_renderer())) for text in texts(figure)]
+    return boxes, *canvas.get_width_height()
+
+
+def assert_nothing_is_cut(figure: Figure) -> None:
+    texts_and_boxes, width, height = drawn(figure)
+    assert texts_and_boxes
+    for text, box in texts_and_boxes:
+        assert min(box.x0, box.y0) >= -1, text
+        assert max(box.x1 - width, box.y1 - height) <= 1, text
+
+
+def assert_names_do_not_overlap(figure: Figure, names: list[str]) -> None:
+    """The names of switches, each centred in its box, do not overlap."""
+    boxes = [box for text, box in drawn(figure)[0] if text in names]
+    assert len(boxes) >= len(names)
+    for index, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:index])
+
+
+@pytest.mark.parametrize(
+    ("kind", "domains", "rails"),
+    [
+        (FabricKind.RAIL_ONLY, 4, 4),
+        (FabricKind.RAIL_OPTIMIZED, 4, 4),
+        (FabricKind.SPINE_LEAF, 4, 4),
+        (FabricKind.RAIL_ONLY, 8, 8),
+        (FabricKind.RAIL_OPTIMIZED, 8, 8),
+        (FabricKind.IDEAL, 2, 4),
+        (FabricKind.RAIL_ONLY, 2, 1),
+    ],
+)
+def test_fabrics_are_drawn_whole(kind: FabricKind, domains: int, rails: int) -> None:
+    fabric = build(preset_spec("dgx-h100", kind, domains, rails))
+    targets = [link.id for link in fabric.failure_targets()]
+    figure = fabric_figure(fabric, kind.value, targets[-1:], targets[:2])
+    assert_nothing_is_cut(figure)
+    inside = (SwitchKind.GPU, SwitchKind.NVSWITCH)
+    assert_names_do_not_overlap(figure, [switch.id for switch in fabric.switches if switch.kind not in inside])
+
+
+def test_of_a_huge_fabric_a_part_is_drawn_and_the_figure_says_so() -> None:
+    fabric = build(preset_spec("dgx-h100", FabricKind.RAIL_ONLY, 20, 20))
+    figure = fabric_figure(fabric, "huge", ["d19r19-rail19"], [])
+    assert any("are drawn" in text.get_text() for text in texts(figure))
+    assert_nothing_is_cut(figure)
+
+
+def test_clos_rails_and_parallel_links_are_drawn() -> None:
+    base = preset_spec("dgx-h100", FabricKind.RAIL_ONLY, 4, 2)
+    spec = dataclasses.replace(base, domains_per_leaf=2, spines=2, parallel_links=2, uplinks=2)
+    assert_nothing_is_cut(fabric_figure(build(spec), "clos", ["rail0l0-rail0s0#2"], []))
+
+
+def test_throughput_and_completion_figures() -> None:
+    runs = made(small())
+    outcomes = [outcome for _, _, outcome in runs]
+    assert_nothing_is_cut(completion_figure(outcomes))
+    failed = dataclasses.replace(outcomes[0], duration_s=None, real_duration_s=None, status="failed")
+    figure = completion_figure([failed, *outcomes[1:]])
+    assert_nothing_is_cut(figure)
+    assert "failed" in {text.get_text() for text in texts(figure)}
+    for run, record, outcome in runs:
+        figure = throughput_figure(run.fabric, record, outcome)
+        assert_nothing_is_cut(figure)
+        labels = {text.get_text() for text in texts(figure)}
+        assert ("link down" in labels) == bool(run.failures)
+
+
+def test_the_same_figure_gives_the_same_bytes() -> None:
+    fabric = build(preset_spec("dgx-h100", FabricKind.RAIL_ONLY, 2, 2))
+    for file_format, start in (("png", b"\x89PNG"), ("svg", b"<?xml")):
+        first, second = (figure_bytes(fabric_figure(fabric, "x"), file_format) for _ in range(2))
+        assert first.startswith(start)
+        assert first == second
+
+
+def test_the_report_is_one_file_that_escapes_what_it_is_given() -> None:
+    scenario = small()
+    runs = made(scenario)
+    outcomes = [outcome for _, _, outcome in runs]
+    outcomes[0] = dataclasses.replace(outcomes[0], faithful=False, notes=("CPU at <100 %>",), longest_gap_s=0.123)
+    outcomes[2] = dataclasses.replace(outcomes[2], longest_gap_s=0.123)
+    fabric = runs[0][0].fabric
+    other = runs[-1][0].fabric
+    svg = b"<svg/>"
+    views = (FabricView("rail-only", fabric, Scale(20_000, 1000), svg, "caption"),
+             FabricView("rail-optimized", other, Scale(20_000, 1000), svg, ""))  # fmt: skip
+    figures = tuple(RunFigures(outcome, svg) for outcome in outcomes if outcome.outages)
+    text = render(Report(scenario, tuple(outcomes), views, svg, figures, {"command": ["railbed", "x y"], "seed": 3}))
+    assert "A &lt;small&gt; &amp; quick one" in text
+    assert "<b>escaping</b>" not in text
+    assert "CPU at &lt;100 %&gt;" in text
+    assert "Unfaithful: all-reduce on rail-only" in text
+    assert "123 ms" in text
+    for source in re.findall(r'(?:src|href)="([^"]*)"', text):
+        assert source.startswith("data:image/svg+xml;base64,")
+    assert "http" not in text
+    for needed in ("400 Gbit/s", "20 Mbit/s", "bytes while down", "How to run it again", "Provenance", "Slowdown"):
+        assert needed in text
