@@ -12,6 +12,7 @@ from rich.text import Text
 
 from experiments.outcome import HEALTHY, Outcome
 from experiments.units import duration_text, size_text
+from simulator.fluid import BACKEND
 from workloads.bandwidth import BUS_FACTORS, CAVEAT
 from workloads.collectives import PIPELINED_RING
 
@@ -68,6 +69,8 @@ def footnotes(outcomes: Sequence[Outcome]) -> list[str]:
     notes.append(f"Bandwidths and sizes are those of the real machine. {CAVEAT}")
     notes.append("achieved: rate of transfers over their nominal max-min rate, median and worst.")
     notes.append("expected: the fluid model (max-min fair rates) with the same paths and failures.")
+    if any(outcome.backend == BACKEND for outcome in outcomes):
+        notes.append("Runs on the simulator are the fluid model itself: they equal what is expected by construction.")
     if any(outcome.algorithm == PIPELINED_RING for outcome in outcomes):
         notes.append("Rings are replayed as a pipelined ring: two bulk phases, one flow per ring edge in each.")
     too_short = sum(outcome.achieved.too_short for outcome in outcomes)

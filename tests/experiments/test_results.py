@@ -134,6 +134,7 @@ def test_the_table_says_what_was_found() -> None:
     notes = " ".join(footnotes(outcomes))
     assert "busbw = algbw * 2(n-1)/n with n = 4" in notes
     assert "not the measured rate of any link" in notes
+    assert "by construction" in notes
     assert "Failing: d0r0-rail0 on rail-only" in notes
     console = Console(width=120, record=True, file=open(os.devnull, "w"))  # noqa: SIM115 - closed with the console
     console.print(summary(outcomes))
