@@ -107,14 +107,12 @@ def _read(sources: Sequence[Source], nodes_of: object) -> Reading:
 
 
 def _et_nodes(source: Source) -> Iterator[_Node]:
-    first = True
-    number = 0
+    number = 0  # of messages that are read
     try:
         for message in protobuf.messages(source.data()):
-            number += 1
-            if not first:
+            if number:  # the first one is the metadata
                 yield _et_node(message)
-            first = False
+            number += 1
     except (protobuf.WireError, UnicodeDecodeError) as error:
         if isinstance(error, protobuf.WireError) and error.cut:
             raise truncated(source.name, f"{error} in message {number + 1}") from None

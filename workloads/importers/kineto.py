@@ -20,7 +20,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from topologies.importers.errors import MalformedFileError
@@ -78,6 +78,15 @@ class _Trace:
     launch_starts: array[float] = field(default_factory=lambda: array("d"))
     outside: list[_Event] = field(default_factory=list)
     outside_calls: list[_Event] = field(default_factory=list)
+
+    def seconds(self, moment_us: float) -> float:
+        """Seconds from the first communication; counted from 1970 they would have no digits for nanoseconds."""
+        return (moment_us - self.first_us) * _US
+
+    @cached_property
+    def first_us(self) -> float:
+        """Start of the first communication."""
+        return min((event.start_us for event in (*self.kernels, *self.recorded, *self.annotations)), default=0.0)
 
 
 def read(sources: Sequence[Source]) -> Reading:
@@ -213,7 +222,7 @@ def _calls(trace: _Trace, rank: int, tally: Tally) -> list[Call]:
     read_call = _Arguments(trace, rank)
     if described:
         source, chosen, rest = "arguments of GPU kernels", described, (*trace.recorded, *trace.annotations)
-        calls = _described(described, read_call, tally, timed=True)
+        calls = _described(trace, described, read_call, tally, timed=True)
         tally.skip(_BARE_KERNEL, len(trace.kernels) - len(described))
         on_cpu = sum(str(event.args["Collective name"]) not in WAITS for event in recorded)
         if recorded and on_cpu != len(described):
@@ -223,7 +232,7 @@ def _calls(trace: _Trace, rank: int, tally: Tally) -> list[Call]:
             )
     elif recorded:
         source, chosen, rest = "record_param_comms", recorded, (*trace.kernels, *trace.annotations)
-        calls = _described(recorded, read_call, tally, timed=False)
+        calls = _described(trace, recorded, read_call, tally, timed=False)
         rest = (*rest, *(event for event in trace.recorded if "Collective name" not in event.args))
     else:
         source, chosen = "annotations with Input Dims", trace.annotations
@@ -300,7 +309,7 @@ def _int_list(value: object) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, list) and all(isinstance(one, int) for one in value) else ()
 
 
-def _described(events: Iterable[_Event], read: _Arguments, tally: Tally, *, timed: bool) -> list[Call]:
+def _described(trace: _Trace, events: Iterable[_Event], read: _Arguments, tally: Tally, *, timed: bool) -> list[Call]:
     calls = []
     for event in events:
         name = str(event.args["Collective name"])
@@ -312,7 +321,9 @@ def _described(events: Iterable[_Event], read: _Arguments, tally: Tally, *, time
             tally.skip(f"{_UNKNOWN_NAME} ('{name[:40]}')")
             continue
         call = replace(
-            read.call(event, kind), start_s=event.start_us * _US, duration_s=event.duration_us * _US if timed else None
+            read.call(event, kind),
+            start_s=trace.seconds(event.start_us),
+            duration_s=event.duration_us * _US if timed else None,
         )
         if kind in (Kind.SEND, Kind.RECV) and call.peer is None:
             tally.skip_call(_NO_PEER, call)
@@ -351,7 +362,7 @@ def _annotated(trace: _Trace, tally: Tally) -> list[Call]:
         start_us = min((kernel.start_us for kernel in kernels), default=None)
         call = Call(
             kind, group, in_bytes, out_bytes, dtype,
-            start_s=None if start_us is None else start_us * _US,
+            start_s=None if start_us is None else trace.seconds(start_us),
             duration_s=None if start_us is None else (max(kernel.end_us for kernel in kernels) - start_us) * _US,
         )  # fmt: skip
         if kind in (Kind.SEND, Kind.RECV):
