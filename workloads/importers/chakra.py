@@ -168,7 +168,7 @@ def _json_nodes(source: Source) -> Iterator[_Node]:
                     duration_us=int(value.get("runtime", 0)),
                     attributes={"is_cpu_op": int(bool(value.get("is_cpu_op", False)))},
                 )  # fmt: skip
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, OverflowError, TypeError, ValueError):
                 raise MalformedFileError(
                     f"{source.name}: a node of workload_graph lacks Id, Name or NodeType; convert the trace again"
                 ) from None

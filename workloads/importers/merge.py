@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from topologies.importers.errors import MalformedFileError
 from workloads.importers.errors import NoCollectivesError, RankCountError, RankDisagreementError, StrictImportError
 from workloads.importers.groups import blocks, family
 from workloads.importers.model import (
@@ -51,6 +52,11 @@ def merge(reading: Reading, *, gpus: int | None = None, strict: bool = False) ->
     ranks = _ranks(reading, gpus)
     known = frozenset(rank for program in reading.programs for rank in program.ranks)
     tally = reading.tally
+    if ranks is None and any(call.group.groups for program in reading.programs for call in program.calls):
+        ranks = 1 + _highest(reading)
+        tally.rule(
+            f"the files do not say how many ranks there were: {ranks}, one more than the highest in their groups"
+        )
     unknown = sum(
         call.in_bytes is None and call.out_bytes is None and call.kind is not Kind.BARRIER
         for program in reading.programs
@@ -62,6 +68,15 @@ def merge(reading: Reading, *, gpus: int | None = None, strict: bool = False) ->
             raise StrictImportError(f"--strict: the size of {unknown} calls is not in the files; leave --strict out")
     if ranks is not None and len(known) < ranks and known:
         _missing(reading, known, ranks, strict)
+        if any(
+            call.kind is Kind.ALL_TO_ALL and (call.in_bytes != call.out_bytes or len({*call.in_splits}) > 1)
+            for program in reading.programs
+            for call in program.calls
+        ):
+            tally.rule(
+                "in an uneven all-to-all the missing ranks send as much as the known ones in turn; of one known rank "
+                "alone it is spread evenly"
+            )
     programs = [_resolved(program, ranks, reading, strict) for program in reading.programs]
     operations = _operations(programs, known, ranks) if ranks is not None else _unplaced(programs)
     used = tally.read - sum(tally.set_aside.values())
@@ -96,14 +111,7 @@ def _names(files: Sequence[str]) -> str:
 
 
 def _ranks(reading: Reading, gpus: int | None) -> int | None:
-    used = [
-        rank
-        for program in reading.programs
-        for call in program.calls
-        for rank in (*(rank for members in call.group.groups for rank in members), call.peer or 0)
-    ]
-    used += [rank for program in reading.programs for rank in program.ranks]
-    highest = max(used, default=-1)
+    highest = _highest(reading)
     ranks = reading.ranks if reading.ranks is not None else gpus
     if ranks is not None and highest >= ranks:
         stated = "the file states" if reading.ranks is not None else "--gpus says"
@@ -122,6 +130,25 @@ def _ranks(reading: Reading, gpus: int | None) -> int | None:
             f"use --gpus {ranks} or more"
         )
     return ranks
+
+
+def _highest(reading: Reading) -> int:
+    """The highest rank that the files name. Raises MalformedFileError for a group that names a rank twice."""
+    highest = max((rank for program in reading.programs for rank in program.ranks), default=-1)
+    seen: set[tuple[Members, ...]] = set()
+    for program in reading.programs:
+        for call in program.calls:
+            highest = max(highest, call.peer or 0)
+            if call.group.groups and call.group.groups not in seen:
+                seen.add(call.group.groups)
+                for members in call.group.groups:
+                    highest = max(highest, *members)
+                    if len(set(members)) < len(members):
+                        raise MalformedFileError(
+                            f"{_names(reading.files)}: the group {list(members[:8])} of {program.name} names a rank "
+                            "twice; record it again"
+                        )
+    return highest
 
 
 def _missing(reading: Reading, known: frozenset[int], ranks: int, strict: bool) -> None:
@@ -272,6 +299,11 @@ def _meetings(programs: Sequence[Program]) -> tuple[list[_Met], dict[tuple[int, 
     members_of = [program.ranks for program in programs]
     for key, sides in counts.items():
         taking_part = {rank for group in key[1] for rank in group}
+        for number, _ in sides:
+            if not members_of[number] & taking_part:
+                raise RankDisagreementError(
+                    f"{programs[number].name} makes a call in group {_group_text(key)} without being in it; {_REMEDY}"
+                )
         if key[0].startswith("p2p "):
             _check_pair(programs, key, sides)
             continue

@@ -18,6 +18,7 @@ from workloads.importers.errors import (
 )
 from workloads.importers.expand import pair_bytes, to_schedule
 from workloads.importers.model import Kind
+from workloads.importers.pytorch import collective
 
 
 @needs_inputs
@@ -329,3 +330,50 @@ def test_neighbours_do_not_overlap_by_rounding(tmp_path: Path) -> None:
     found = workload(one(tmp_path, *kernels))
     assert [operation.after for operation in found.operations] == [(), *((number,) for number in range(49))]
     assert all(operation.gap_s == 0 for operation in found.operations)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("allreduce", Kind.ALL_REDUCE),
+        ("nccl:all_reduce", Kind.ALL_REDUCE),
+        ("allreduce_coalesced", Kind.ALL_REDUCE),
+        ("_allgather_base", Kind.ALL_GATHER),
+        ("nccl:_all_gather_base", Kind.ALL_GATHER),
+        ("all_gather_into_tensor_coalesced", Kind.ALL_GATHER),
+        ("c10d::_reduce_scatter_base_", Kind.REDUCE_SCATTER),
+        ("reduce_scatter_tensor_coalesced", Kind.REDUCE_SCATTER),
+        ("all_to_allv", Kind.ALL_TO_ALL),
+        ("c10d::alltoall_base_", Kind.ALL_TO_ALL),
+        ("_broadcast_oop", Kind.BROADCAST),
+        ("_reduce_oop", Kind.REDUCE),
+        ("recvAnySource", Kind.RECV),
+        ("coalesced", None),
+        ("wait", None),
+        ("", None),
+    ],
+)
+def test_names_of_collectives(name: str, kind: Kind | None) -> None:
+    assert collective(name) is kind
+
+
+def test_groups_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RankDisagreementError, match=r"rank 0 makes a call in group '0' \[2, 3\] without being in it"):
+        workload(one(tmp_path, nccl_kernel(0, "allreduce", 1, [2, 3])))
+    with pytest.raises(MalformedFileError, match=r"the group \[0, 0\] of rank 0 names a rank twice"):
+        workload(one(tmp_path, nccl_kernel(0, "allreduce", 1, [0, 0])))
+    with pytest.raises(RankCountError, match="rank 9 takes part, but the file states 4 ranks"):
+        workload(one(tmp_path, nccl_kernel(0, "allreduce", 1, [0, 9])))
+
+
+def test_without_a_number_of_ranks_the_groups_tell_it(tmp_path: Path) -> None:
+    found = workload(one(tmp_path, nccl_kernel(0, "allreduce", 1, range(6)), world=None))
+    assert found.ranks == 6
+    assert any("do not say how many ranks there were: 6" in rule for rule in found.report.rules)
+
+
+def test_the_rank_may_be_in_the_file_name_only(tmp_path: Path) -> None:
+    kernels = [nccl_kernel(0, "allreduce", 1, range(2))]
+    paths = [write_json(tmp_path / f"step.rank_{rank}.json", kineto(kernels, None, 2)) for rank in (1, 0)]
+    found = workload(*paths, strict=True)
+    assert (found.ranks, found.report.known_ranks) == (2, 2)
