@@ -62,11 +62,13 @@ class Emulation:
         framework: str | None = None,
         openflow_port: int = 6653,
         seed: int = 0,
+        local_repair: bool = True,
     ) -> None:
         self.fabric = build(spec)
         check_scale(self.fabric, scale)
         self.scale = scale
         self.seed = seed
+        self.local_repair = local_repair
         self.self_test = ""
         self.stages_s: dict[str, float] = {}
         self._run_dir = run_dir
@@ -107,7 +109,12 @@ class Emulation:
             stack.enter_context(machine_settings.raised(self._machine_namespace))
             progress("starting the controller")
             self._controller = ControllerProcess(
-                self.fabric.spec, self._run_dir.path, port=self._port, framework=self._framework, seed=self.seed
+                self.fabric.spec,
+                self._run_dir.path,
+                port=self._port,
+                framework=self._framework,
+                seed=self.seed,
+                local_repair=self.local_repair,
             )
             self._ovs = OpenVSwitch(self._run_dir.ovs_path, kernel_datapath_available())
             self._timed("devices", progress, "making namespaces and links", self._create_devices)
@@ -173,7 +180,8 @@ class Emulation:
         """Take a link down or up and wait until the controller has answered with new rules everywhere.
 
         The result has ``link``, ``up``, ``changed`` and, if it changed, ``detected_s`` and ``repaired_s`` after the
-        change and the number of rules. Raises ControllerError when the controller does not answer in time.
+        change, ``computed_s``, ``reaction_s`` (from the first port message to the last confirmation) and the number of
+        rules. Raises ControllerError when the controller does not answer in time.
         """
         link = self.target(link_id)
         with self._lock:
@@ -201,7 +209,9 @@ class Emulation:
             "up": up,
             "changed": True,
             "detected_s": detected["t_s"] - changed_s,
+            "computed_s": sum(event["computed_s"] for event in repairs),
             "repaired_s": repaired["t_s"] - changed_s,
+            "reaction_s": repaired["elapsed_s"],
             "rules_added": sum(event["rules_added"] for event in repairs),
             "rules_deleted": sum(event["rules_deleted"] for event in repairs),
         }
