@@ -133,6 +133,10 @@ class OpenVSwitch:
         """Run ovs-ofctl (OpenFlow 1.3); its output. Raises OpenVSwitchError with its message."""
         return self._run(["ovs-ofctl", "-O", "OpenFlow13", *words])
 
+    def appctl(self, *words: str) -> str:
+        """Run ovs-appctl on the switch daemon; its output. Raises OpenVSwitchError with its message."""
+        return self._run(["ovs-appctl", "-t", "ovs-vswitchd", *words])
+
     def alive(self) -> bool:
         """Whether both daemons still run."""
         return len(self._processes) == 2 and all(process.poll() is None for process in self._processes)

@@ -12,6 +12,7 @@ from emulator.emulation import Emulation
 from emulator.errors import EmulatorError
 from emulator.hops import trace_probes
 from emulator.repair_probe import measure_repair
+from emulator.rule_walk import installed, three_paths
 from emulator.rundir import RunDir
 from emulator.wire import error_message, messages, record_to_dict, send
 from workloads.failures import LinkFailure
@@ -38,6 +39,10 @@ class ControlServer:
             "restore": lambda request, _progress, _cancelled: emulation.set_link(request["link"], up=True),
             "reach": lambda request, _progress, _cancelled: emulation.reach_all(request.get("timeout_s", 5.0)),
             "trace": self._trace,
+            "path": lambda request, _progress, _cancelled: three_paths(
+                emulation, request["src"], request["dst"], request["count"]
+            ),
+            "rules": lambda request, _progress, _cancelled: installed(emulation, request["switch"]),
             "measure-repair": lambda request, _progress, _cancelled: measure_repair(
                 emulation, request["link"], request["src"], request["dst"], request["rate_per_s"]
             ),

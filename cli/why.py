@@ -1,0 +1,72 @@
+"""``railbed why``: the reason for each hop of a path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from cli.fabrics import name_option, need_root, running_fabric
+from cli.output import json_option, print_json, table
+from controller.explain import Explanation, explain, foreign_nvswitch
+from controller.policy import RoutingPolicy
+from controller.routing import Routes
+from topologies.model import Failures
+
+
+@click.command("why")
+@click.argument("src")
+@click.argument("dst")
+@name_option
+@json_option
+def command(src: str, dst: str, name: str | None, as_json: bool) -> int:
+    """Say for each hop from GPU SRC to GPU DST which rule decides, and what is broken in its way.
+
+    The links that are down are those of the running fabric. Exit code 1 if there is no path.
+    """
+    need_root("why")
+    running = running_fabric(name)
+    status = running.status()
+    fabric = running.fabric
+    routes = Routes(
+        fabric, Failures(links=frozenset(status["links_down"])), RoutingPolicy(seed=int(status.get("seed", 0)))
+    )
+    explanation = explain(routes, fabric.gpu(src), fabric.gpu(dst))
+    if as_json:
+        print_json(as_dict(routes, explanation))
+    else:
+        click.echo(as_text(explanation))
+    return 0 if explanation.path else 1
+
+
+def as_dict(routes: Routes, explanation: Explanation) -> dict[str, Any]:
+    """The explanation as one JSON object."""
+    path = explanation.path
+    return {
+        "summary": explanation.summary,
+        "relays": [gpu.id for gpu in path.relays] if path else [],
+        "foreign_nvswitch": foreign_nvswitch(routes.fabric, path) if path else None,
+        "hops": [
+            {
+                "switch": reason.hop.switch_id,
+                "in_port": reason.hop.in_port,
+                "out_port": reason.hop.out_port,
+                "link": reason.link_id,
+                "priority": reason.rule.priority,
+                "match": str(reason.rule.match),
+                "why": reason.text,
+            }
+            for reason in explanation.reasons
+        ],
+    }
+
+
+def as_text(explanation: Explanation) -> str:
+    """The explanation as a table."""
+    rows = [
+        (reason.hop.switch_id, reason.hop.in_port, reason.link_id, reason.rule.priority, reason.rule.match, reason.text)
+        for reason in explanation.reasons
+    ]
+    if not rows:
+        return explanation.summary
+    return f"{table(('SWITCH', 'IN', 'OUT BY', 'PRIORITY', 'MATCH', 'WHY'), rows)}\n{explanation.summary}"
