@@ -28,12 +28,13 @@ from emulator.devices import (
 from emulator.errors import ControllerError, NotAFailureTargetError, PortTakenError
 from emulator.kernel import open_network_namespace
 from emulator.load import LoadWatch
-from emulator.openvswitch import OpenVSwitch, kernel_datapath_available
+from emulator.openvswitch import OpenVSwitch, instances_for, kernel_datapath_available
 from emulator.probe import GapProbe, ProbeResult
 from emulator.replay import Iperf3Replay
 from emulator.rundir import RunDir
 from emulator.sampler import DEFAULT_INTERVAL_S, LinkSampler
 from emulator.selftest import all_pairs, check_reachability, run_self_test
+from emulator.steady import run_steady_flows
 from topologies.builders import build
 from topologies.model import FabricSpec, Link, LinkKind
 from topologies.scale import Scale, check_scale
@@ -109,7 +110,8 @@ class Emulation:
             self._controller = ControllerProcess(
                 self.fabric.spec, self._run_dir.path, port=self._port, framework=self._framework, seed=self.seed
             )
-            self._ovs = OpenVSwitch(self._run_dir.ovs_path, kernel_datapath_available())
+            kernel_datapath = kernel_datapath_available()
+            self._ovs = OpenVSwitch(self._run_dir.ovs_path, kernel_datapath, instances_for(kernel_datapath))
             self._timed("devices", progress, "making namespaces and links", self._create_devices)
             self._timed("open vswitch", progress, "starting Open vSwitch", self._ovs.start)
             self._timed("controller", progress, "waiting for the controller to listen", self._await_listening)
@@ -133,7 +135,7 @@ class Emulation:
                 raise PortTakenError(f"OpenFlow port {self._port} cannot be used in the fabric: {error}") from error
 
     def _create_devices(self) -> None:
-        self._devices = create_devices(self.fabric)
+        self._devices = create_devices(self.fabric, self.scale)
 
     def _await_listening(self) -> None:
         self.controller.wait_for(
@@ -248,6 +250,21 @@ class Emulation:
             "unreachable": [[src.id, dst.id] for src, dst in outcome.unreachable],
         }
 
+    def steady(self, pairs: Sequence[tuple[str, str]], window_s: float, cancelled: threading.Event) -> dict[str, Any]:
+        """Payload rate in Mbit/s of one long flow per pair of GPU ids, all at once, and the load meanwhile."""
+        named = [(self.fabric.gpu(src), self.fabric.gpu(dst)) for src, dst in pairs]
+        watch = LoadWatch(self.ovs.switch_pids())
+        try:
+            flows = run_steady_flows(self.devices.namespaces, named, window_s, self._run_dir.path, cancelled)
+        finally:
+            load = watch.stop()
+        return {
+            "rates_mbps": [flow.rate_mbps for flow in flows],
+            "switch_core_share": load.switch_core_share,
+            "machine_share": load.machine_share,
+            "faithful": load.faithful,
+        }
+
     def run(
         self,
         schedule: Schedule,
@@ -265,7 +282,7 @@ class Emulation:
             self.target(failure.link_id)
         start_s = time.monotonic()
         events_before = len(self.controller.events)
-        watch = LoadWatch(self.ovs.pids())
+        watch = LoadWatch(self.ovs.switch_pids())
         sampler = LinkSampler(self.fabric, self.devices, self._home_namespace, start_s, interval_s)
         probe = self._start_probe(failures)
         drivers = [_FailureDriver(self, failure, start_s) for failure in failures]

@@ -19,9 +19,12 @@ from emulator.errors import MissingToolError
 BLOCK_BYTES = 8192
 """``-l``: what iperf3 reads and writes at once, and so the unit that sizes are rounded up to."""
 
+INTERVAL_S = 0.5
+"""``-i``: how often a server notes what it has received."""
+
 CONNECT_TIMEOUT_MS = 5000
 IDLE_TIMEOUT_S = 15
-SEND_BUFFER_BYTES = 65_536
+SEND_BUFFER_BYTES = 32768
 """``-w``: bounds what a sender has queued but the receiver has not got when the test ends."""
 
 _NAN = re.compile(r"-?\bnan\b")
@@ -29,10 +32,23 @@ _NAN = re.compile(r"-?\bnan\b")
 
 @dataclass(frozen=True)
 class ReceiverReport:
-    """What an iperf3 server said: payload received, and the seconds from the test's start to its end."""
+    """What an iperf3 server said: payload received, and the seconds from the test's start to its end.
+
+    ``intervals`` are (start, end, payload bytes), in seconds since the test's start.
+    """
 
     received_bytes: int
     duration_s: float
+    intervals: tuple[tuple[float, float, int], ...] = ()
+
+    def received_between(self, start_s: float, end_s: float) -> float:
+        """Payload bytes received in a window; an interval across its border counts in proportion."""
+        total = 0.0
+        for first, last, received in self.intervals:
+            overlap = min(last, end_s) - max(first, start_s)
+            if overlap > 0:
+                total += received * overlap / (last - first)
+        return total
 
 
 def version() -> str:
@@ -50,7 +66,9 @@ def rounded_bytes(size_bytes: int) -> int:
 
 def server_command(port: int) -> list[str]:
     """A server for one test that reports as JSON and does not wait for ever."""
-    return ["iperf3", "-s", "-1", "-p", str(port), "-J", "--idle-timeout", str(IDLE_TIMEOUT_S)]
+    return [
+        "iperf3", "-s", "-1", "-p", str(port), "-J", "--idle-timeout", str(IDLE_TIMEOUT_S), "-i", f"{INTERVAL_S:g}",
+    ]  # fmt: skip
 
 
 def client_command(address: str, port: int, size_bytes: int) -> list[str]:
@@ -58,6 +76,14 @@ def client_command(address: str, port: int, size_bytes: int) -> list[str]:
     return [
         "iperf3", "-c", address, "-p", str(port), "-n", str(rounded_bytes(size_bytes)), "-l", str(BLOCK_BYTES),
         "-w", str(SEND_BUFFER_BYTES), "-J", "--connect-timeout", str(CONNECT_TIMEOUT_MS),
+    ]  # fmt: skip
+
+
+def timed_client_command(address: str, port: int, duration_s: float) -> list[str]:
+    """A client that sends to ``address`` for ``duration_s``, as fast as TCP lets it."""
+    return [
+        "iperf3", "-c", address, "-p", str(port), "-t", f"{duration_s:g}", "-i", "0", "-J",
+        "--connect-timeout", str(CONNECT_TIMEOUT_MS),
     ]  # fmt: skip
 
 
@@ -84,8 +110,18 @@ def receiver_report(text: str) -> ReceiverReport | None:
         total = value.get("end", {}).get("sum_received", {}) if isinstance(value.get("end"), dict) else {}
         received, duration = total.get("bytes"), total.get("seconds")
         if isinstance(received, (int, float)) and isinstance(duration, (int, float)) and duration > 0:
-            return ReceiverReport(int(received), float(duration))
+            return ReceiverReport(int(received), float(duration), _intervals(value))
     return None
+
+
+def _intervals(value: dict[str, Any]) -> tuple[tuple[float, float, int], ...]:
+    sums = [interval.get("sum", {}) for interval in value.get("intervals", []) if isinstance(interval, dict)]
+    return tuple(
+        (float(one["start"]), float(one["end"]), int(one["bytes"]))
+        for one in sums
+        if all(isinstance(one.get(key), (int, float)) for key in ("start", "end", "bytes"))
+        and one["end"] > one["start"]
+    )
 
 
 def error_text(text: str) -> str:

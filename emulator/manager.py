@@ -78,6 +78,11 @@ class RunningFabric:
         """The hops that ``count`` marked probes really took, and what the port counters say of them."""
         return dict(self._request({"verb": "trace", "src": src, "dst": dst, "count": count}))
 
+    def steady(self, pairs: Sequence[tuple[str, str]], window_s: float = 10.0) -> dict[str, Any]:
+        """Payload rate of one long flow per pair of GPU ids, all at once, over ``window_s``."""
+        request = {"verb": "steady", "pairs": [list(pair) for pair in pairs], "window_s": window_s}
+        return dict(self._request(request))
+
     def run(
         self,
         schedule: Schedule,

@@ -9,13 +9,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from emulator import iperf3
-from emulator.errors import InterruptedRunError, ReplayError
-from emulator.kernel import die_with_parent
+from emulator.errors import ReplayError
+from emulator.processes import await_listening, check_cancelled, end, spawn
 from topologies.addresses import ipv4
 from topologies.model import Fabric
 from topologies.scale import Scale
@@ -23,8 +22,6 @@ from workloads.records import COMPLETE_SHARE, Event, EventKind, TransferRecord, 
 from workloads.schedule import Schedule, Transfer
 
 FIRST_PORT = 5201
-LISTEN_TIMEOUT_S = 10.0
-TCP_LISTEN = "0A"
 SPARE_S = 20.0
 SLOWEST_SHARE = 1 / 16
 """A transfer may run at this share of its NIC's rate before it is given up, plus SPARE_S."""
@@ -106,61 +103,26 @@ class Iperf3Replay:
         try:
             for offset, transfer in enumerate(phase):
                 flows.append(self._start_server(transfer, FIRST_PORT + offset, directory))
-            self._await_listening(flows)
+            await_listening([(flow.server, flow.port) for flow in flows], self._cancelled)
             for flow in flows:
                 self._start_client(flow)
             self._await_end(flows)
         finally:
-            for flow in flows:
-                for process in flow.processes():
-                    if process.poll() is None:
-                        process.kill()
-                for process in flow.processes():
-                    process.wait()
+            end([process for flow in flows for process in flow.processes()])
         self.log.records.extend(self._record(flow) for flow in flows)
-
-    def _spawn(self, command: list[str], gpu_id: str, output: Path) -> subprocess.Popen[bytes]:
-        namespace = self._namespaces[gpu_id]
-        with open(output, "wb") as sink:
-            return subprocess.Popen(
-                ["nsenter", f"--net=/proc/self/fd/{namespace}", *command],
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                pass_fds=(namespace,),
-                preexec_fn=die_with_parent,
-            )
 
     def _start_server(self, transfer: Transfer, port: int, directory: Path) -> _Flow:
         output = directory / f"{transfer.id}.server"
         dst = self._fabric.gpu_of_rank(transfer.dst)
         size_bytes = iperf3.rounded_bytes(self._scale.emulated_bytes(transfer.size_bytes))
-        server = self._spawn(iperf3.server_command(port), dst.id, output)
+        server = spawn(iperf3.server_command(port), self._namespaces[dst.id], output)
         return _Flow(transfer, size_bytes, port, server, output, directory / f"{transfer.id}.client")
 
     def _start_client(self, flow: _Flow) -> None:
         src = self._fabric.gpu_of_rank(flow.transfer.src)
         dst = self._fabric.gpu_of_rank(flow.transfer.dst)
         command = iperf3.client_command(ipv4(dst.domain, dst.rail), flow.port, flow.size_bytes)
-        flow.client = self._spawn(command, src.id, flow.client_output)
-
-    def _await_listening(self, flows: Sequence[_Flow]) -> None:
-        """Wait until every server listens on its port; the kernel's socket table of its namespace says so."""
-        deadline = time.monotonic() + LISTEN_TIMEOUT_S
-        waiting = list(flows)
-        while waiting:
-            waiting = [flow for flow in waiting if not _listens(flow.server.pid, flow.port)]
-            if not waiting:
-                return
-            for flow in waiting:
-                if flow.server.poll() is not None:
-                    text = iperf3.error_text(flow.server_output.read_text(errors="replace"))
-                    raise ReplayError(
-                        f"the iperf3 server for port {flow.port} ended before it listened: {text or 'no message'}"
-                    )
-            if time.monotonic() > deadline:
-                raise ReplayError(f"{len(waiting)} iperf3 servers do not listen after {LISTEN_TIMEOUT_S:g} s")
-            self._check_cancelled(0.005)
+        flow.client = spawn(command, self._namespaces[src.id], flow.client_output)
 
     def _await_end(self, flows: Sequence[_Flow]) -> None:
         """Wait until every process has ended or its transfer's deadline has passed."""
@@ -173,7 +135,7 @@ class Iperf3Replay:
                     selector.register(os.pidfd_open(process.pid), selectors.EVENT_READ, (flow, process))
             try:
                 while selector.get_map() and time.monotonic() < deadline:
-                    self._check_cancelled(0)
+                    check_cancelled(self._cancelled, 0)
                     for key, _ in selector.select(0.1):
                         flow, process = key.data
                         if process is flow.server:
@@ -209,19 +171,3 @@ class Iperf3Replay:
             flow.size_bytes,
             reason,
         )
-
-    def _check_cancelled(self, wait_s: float) -> None:
-        if self._cancelled.wait(wait_s):
-            raise InterruptedRunError("the run was interrupted; what was measured before is kept")
-
-
-def _listens(pid: int, port: int) -> bool:
-    """Whether a TCP socket of the process's network namespace listens on ``port``."""
-    wanted = f":{port:04X}"
-    for table in ("tcp", "tcp6"):
-        with suppress(OSError):
-            for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
-                columns = line.split()
-                if columns[1].endswith(wanted) and columns[3] == TCP_LISTEN:
-                    return True
-    return False

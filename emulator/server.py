@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from emulator.emulation import Emulation
@@ -37,6 +37,7 @@ class ControlServer:
             "restore": lambda request, _progress, _cancelled: emulation.set_link(request["link"], up=True),
             "reach": lambda request, _progress, _cancelled: emulation.reach_all(request.get("timeout_s", 5.0)),
             "trace": self._trace,
+            "steady": self._steady,
             "run": self._run,
             "stop": self._stop,
         }
@@ -77,9 +78,7 @@ class ControlServer:
                 connection.shutdown(socket.SHUT_RDWR)
 
     def _run(self, request: dict[str, Any], progress: Callable[[str], None], cancelled: threading.Event) -> Any:
-        if not self._run_lock.acquire(blocking=False):
-            raise EmulatorError("another run is using this fabric; wait for it, or bring up a second one with --name")
-        with self._run_lock_held():
+        with self._alone():
             record = self._emulation.run(
                 Schedule.from_dict(request["schedule"]),
                 [LinkFailure(**failure) for failure in request["failures"]],
@@ -89,8 +88,20 @@ class ControlServer:
             )
             return record_to_dict(record)
 
-    def _run_lock_held(self) -> _Held:
-        return _Held(self._run_lock)
+    def _steady(self, request: dict[str, Any], _progress: Any, cancelled: threading.Event) -> Any:
+        with self._alone():
+            pairs = [(src, dst) for src, dst in request["pairs"]]
+            return self._emulation.steady(pairs, request["window_s"], cancelled)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the fabric's traffic for one run; raises EmulatorError if another has it."""
+        if not self._run_lock.acquire(blocking=False):
+            raise EmulatorError("another run is using this fabric; wait for it, or bring up a second one with --name")
+        try:
+            yield
+        finally:
+            self._run_lock.release()
 
     def _trace(self, request: dict[str, Any], _progress: Any, _cancelled: Any) -> Any:
         return trace_probes(self._emulation, request["src"], request["dst"], request.get("count", 5))
@@ -98,19 +109,6 @@ class ControlServer:
     def _stop(self, _request: dict[str, Any], _progress: Any, _cancelled: Any) -> Any:
         self.stopping.set()
         return {}
-
-
-class _Held:
-    """Releases an already acquired lock at the end of a ``with`` block."""
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._lock = lock
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_error: object) -> None:
-        self._lock.release()
 
 
 def _until_hangup(progress: Callable[[str], None], cancelled: threading.Event) -> Callable[[str], None]:

@@ -60,7 +60,7 @@ class _World:
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         self._directory = Path(tempfile.mkdtemp(prefix="railbed-mn-"))
         atexit.register(self.leave)
-        self._ovs = OpenVSwitch(self._directory, kernel_datapath_available())
+        self._ovs = OpenVSwitch(self._directory, kernel_datapath_available(), instances=1)
         self._ovs.start()
         os.environ.update(self._ovs.environment)
 
