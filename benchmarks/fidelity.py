@@ -54,18 +54,21 @@ def measure(fabric: Fabric, wanted: list[str], window_s: float, repeats: int) ->
             ids = [(fabric.gpu_of_rank(src).id, fabric.gpu_of_rank(dst).id) for src, dst in pairs]
             runs = [running.steady(ids, window_s) for _ in range(repeats)]
             shares = [rate / best for run in runs for rate, best in zip(run["rates_mbps"], fair, strict=True)]
-            passes = [len(controller_path) + 1 for controller_path in (paths_between(paths, src, dst) for src, dst in pairs)]
+            passes = [
+                len(controller_path) + 1 for controller_path in (paths_between(paths, src, dst) for src, dst in pairs)
+            ]
             gbps_passes = statistics.mean(
                 sum(rate * count for rate, count in zip(run["rates_mbps"], passes, strict=True)) / 1000 for run in runs
             )
-            core = statistics.mean(run["switch_core_share"] for run in runs)
+            core = statistics.mean(run["switch_cores"] for run in runs)
             found[name] = {
                 "worst_share": min(shares),
                 "median_share": statistics.median(shares),
                 "best_share": max(shares),
                 "gbps_passes": gbps_passes,
-                "switch_core_share": core,
+                "switch_cores": core,
                 "gbps_passes_per_core": gbps_passes / core,
+                "switch_wait_share": max(run["switch_wait_share"] for run in runs),
                 "machine_share": statistics.mean(run["machine_share"] for run in runs),
             }
         return found
@@ -90,13 +93,17 @@ def main() -> None:
     fabric = build(FabricSpec(options.fabric, *SHAPES[options.gpus]))
     wanted = options.pattern or list(patterns(fabric))
     found = measure(fabric, wanted, options.window, options.repeats)
-    print(f"{options.gpus} GPUs, {fabric.kind.value}, {options.repeats} run(s) of {options.window:g} s", file=sys.stderr)
-    print(f"{'pattern':18} {'worst':>7} {'median':>7} {'best':>7} {'Gbps*passes':>12} {'/core':>7} {'core':>6} {'machine':>8}")
+    print(
+        f"{options.gpus} GPUs, {fabric.kind.value}, {options.repeats} run(s) of {options.window:g} s", file=sys.stderr
+    )
+    print(
+        f"{'pattern':18} {'worst':>7} {'median':>7} {'best':>7} {'Gbps*passes':>12} {'/core':>7} {'cores':>6} {'machine':>8} {'wait':>6}"
+    )
     for name, row in found.items():
         print(
             f"{name:18} {row['worst_share']:7.3f} {row['median_share']:7.3f} {row['best_share']:7.3f} "
-            f"{row['gbps_passes']:12.2f} {row['gbps_passes_per_core']:7.2f} {row['switch_core_share']:6.2f} "
-            f"{row['machine_share']:8.2f}"
+            f"{row['gbps_passes']:12.2f} {row['gbps_passes_per_core']:7.2f} {row['switch_cores']:6.2f} "
+            f"{row['machine_share']:8.2f} {row['switch_wait_share']:6.2f}"
         )
     if options.json:
         print(json.dumps({"gpus": options.gpus, "fabric": fabric.kind.value, "patterns": found}))

@@ -260,9 +260,10 @@ class Emulation:
             load = watch.stop()
         return {
             "rates_mbps": [flow.rate_mbps for flow in flows],
-            "switch_core_share": load.switch_core_share,
+            "switch_cores": load.switch_cores,
+            "switch_wait_share": load.switch_wait_share,
             "machine_share": load.machine_share,
-            "faithful": load.faithful,
+            "overload": load.overload,
         }
 
     def run(
@@ -316,7 +317,7 @@ class Emulation:
             transfers=tuple(replay.log.records),
             links=series,
             events=tuple(sorted(events, key=lambda event: event.t_s)),
-            faithful=load.faithful and not cancelled.is_set(),
+            faithful=not load.overload and not cancelled.is_set(),
             notes=tuple(notes),
             longest_gap_s=probed.longest_gap_s if probed else None,
         )

@@ -18,10 +18,12 @@ from emulator.processes import await_listening, check_cancelled, end, spawn
 from topologies.addresses import ipv4
 from topologies.model import Fabric
 from topologies.scale import Scale
-from workloads.records import COMPLETE_SHARE, Event, EventKind, TransferRecord, TransferStatus
+from workloads.records import Event, EventKind, TransferRecord, TransferStatus
 from workloads.schedule import Schedule, Transfer
 
 FIRST_PORT = 5201
+NIC_BUFFER_BYTES = 32_768
+NVLINK_BUFFER_BYTES = 262_144
 SPARE_S = 20.0
 SLOWEST_SHARE = 1 / 16
 """A transfer may run at this share of its NIC's rate before it is given up, plus SPARE_S."""
@@ -114,14 +116,15 @@ class Iperf3Replay:
     def _start_server(self, transfer: Transfer, port: int, directory: Path) -> _Flow:
         output = directory / f"{transfer.id}.server"
         dst = self._fabric.gpu_of_rank(transfer.dst)
-        size_bytes = iperf3.rounded_bytes(self._scale.emulated_bytes(transfer.size_bytes))
+        size_bytes = self._scale.emulated_bytes(transfer.size_bytes)
         server = spawn(iperf3.server_command(port), self._namespaces[dst.id], output)
         return _Flow(transfer, size_bytes, port, server, output, directory / f"{transfer.id}.client")
 
     def _start_client(self, flow: _Flow) -> None:
         src = self._fabric.gpu_of_rank(flow.transfer.src)
         dst = self._fabric.gpu_of_rank(flow.transfer.dst)
-        command = iperf3.client_command(ipv4(dst.domain, dst.rail), flow.port, flow.size_bytes)
+        buffer_bytes = NVLINK_BUFFER_BYTES if src.domain == dst.domain else NIC_BUFFER_BYTES
+        command = iperf3.client_command(ipv4(dst.domain, dst.rail), flow.port, flow.size_bytes, buffer_bytes)
         flow.client = spawn(command, self._namespaces[src.id], flow.client_output)
 
     def _await_end(self, flows: Sequence[_Flow]) -> None:
@@ -158,16 +161,13 @@ class Iperf3Replay:
             reason = flow.given_up or iperf3.error_text(client_text) or "iperf3 gave no measurement"
             self.log.events.append(Event(self._now_s(), EventKind.TRANSFER_FAILED, str(transfer.id), reason))
             return TransferRecord(transfer.id, TransferStatus.FAILED, None, None, 0.0, flow.size_bytes, reason)
-        start_s = flow.server_ended_s - report.duration_s
-        share = report.received_bytes / flow.size_bytes
-        complete = share >= COMPLETE_SHARE and not flow.given_up
-        reason = "" if complete else flow.given_up or f"the receiver had {share:.1%} when the sender ended"
-        return TransferRecord(
-            transfer.id,
-            TransferStatus.COMPLETE if complete else TransferStatus.INCOMPLETE,
-            max(0.0, start_s),
-            flow.server_ended_s,
-            report.received_bytes,
-            flow.size_bytes,
-            reason,
-        )
+        start_s = max(0.0, flow.server_ended_s - report.duration_s)
+        needed_s = report.time_of_byte_s(flow.size_bytes)
+        if needed_s is None:
+            share = report.received_bytes / flow.size_bytes
+            reason = flow.given_up or f"the receiver had {share:.1%} when the sender ended"
+            status, end_s = TransferStatus.INCOMPLETE, flow.server_ended_s
+        else:
+            reason, status, end_s = "", TransferStatus.COMPLETE, start_s + needed_s
+        received = min(report.received_bytes, flow.size_bytes)
+        return TransferRecord(transfer.id, status, start_s, end_s, received, flow.size_bytes, reason)

@@ -14,13 +14,12 @@ PAYLOAD_BYTES = 1448
 
 GOODPUT_SHARE = PAYLOAD_BYTES / FRAME_BYTES
 
-QUEUE_S = 0.080
-QUEUE_FLOOR_BYTES = 90_000
-QUEUE_CEILING_BYTES = 720_000
-BURST_S = 0.010
-WINDOW_SHARE = 0.75
-SMALL_PACKET_SHARE = 0.1
+WINDOW_S = 0.060
 UNSCALED_WINDOW_BYTES = 65_535
+LARGEST_WINDOW_SCALE = 3
+WINDOWS_PER_QUEUE = 8
+BURST_S = 0.010
+SMALL_PACKET_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -42,30 +41,30 @@ class Shape:
         return self.rate_bytes_per_s * 8 / 1e6
 
 
-def shape(rate_mbps: float) -> Shape:
-    """The shape of a link of ``rate_mbps``: the queue holds 80 ms of it, but 90 kB at least and 720 kB at most.
+def window_bytes(rate_mbps: float) -> int:
+    """The largest TCP window for flows over a link of that rate: about 60 ms of it, 64 kB at least, 512 kB at most.
 
-    The burst is 10 ms of the rate: that much lateness of the kernel's timer is made up for. With 1 ms, flows lost up to
-    half of an NVLink's rate (docs/fidelity.md has the measurements).
+    A flow that is alone on its links keeps them busy with that, and no queue ever overflows. The kernel keeps only a
+    window's scale, so the result is 65,535 times a power of two.
+    """
+    scale = math.log2(rate_mbps * 1e6 / 8 * WINDOW_S / UNSCALED_WINDOW_BYTES)
+    return UNSCALED_WINDOW_BYTES << min(LARGEST_WINDOW_SCALE, max(0, math.floor(scale)))
+
+
+def shape(rate_mbps: float) -> Shape:
+    """The shape of a link of ``rate_mbps``.
+
+    The queue has room for the windows of eight flows: as long as no more share a link, nothing is lost, and equal
+    windows get equal shares, which is what max-min fairness asks for. The burst is 10 ms of the rate: so much lateness
+    of the kernel's timer is made up for; with 1 ms, flows lost up to half of an NVLink's rate (docs/fidelity.md).
     """
     rate_bytes_per_s = round(rate_mbps * 1e6 / 8)
     return Shape(
         rate_bytes_per_s=rate_bytes_per_s,
         burst_bytes=max(2 * FRAME_BYTES, math.ceil(rate_bytes_per_s * BURST_S)),
-        queue_bytes=min(QUEUE_CEILING_BYTES, max(QUEUE_FLOOR_BYTES, math.ceil(rate_bytes_per_s * QUEUE_S))),
+        queue_bytes=WINDOWS_PER_QUEUE * window_bytes(rate_mbps),
         quantum_bytes=FRAME_BYTES * 4,
     )
-
-
-def window_bytes(rate_mbps: float) -> int:
-    """The largest TCP window for flows over a link of that rate: at most three quarters of its queue.
-
-    A single flow then fills the link without ever overflowing its queue; losses, and the seconds that TCP needs to
-    recover from them, are left to links that are really shared. The kernel keeps only the window's scale, so the
-    result is 65,535 times a power of two.
-    """
-    scale = max(0, math.floor(math.log2(shape(rate_mbps).queue_bytes * WINDOW_SHARE / UNSCALED_WINDOW_BYTES)))
-    return UNSCALED_WINDOW_BYTES << scale
 
 
 def tc_batch(shapes: Mapping[str, Shape]) -> str:
