@@ -18,7 +18,7 @@ class RouteError(RailbedError, ValueError):
 
 
 class AmbiguousRulesError(RailbedError):
-    """Two rules of one switch with equal priority both match a packet, so its way is undefined."""
+    """Two flows of one switch with equal priority both match a packet, so its way is undefined."""
 
 
 class FrameworkError(RailbedError):
@@ -33,3 +33,7 @@ class ArgumentError(RailbedError, ValueError):
     """The controller was started with wrong arguments."""
 
     exit_code = 2
+
+
+class BadMessageError(RailbedError):
+    """A switch would refuse this OpenFlow message; the text says why."""

@@ -14,6 +14,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from controller.errors import FrameworkError
@@ -70,6 +71,7 @@ hub.patch(thread=False)
 _app_manager = _module(_PACKAGE, "base.app_manager")
 _handler = _module(_PACKAGE, "controller.handler")
 _controller = _module(_PACKAGE, "controller.controller")
+EventBase: Any = _module(_PACKAGE, "controller.event").EventBase
 ofp_event = _module(_PACKAGE, "controller.ofp_event")
 _Datapath: Any = _controller.Datapath
 _Handshake: Any = _module(_PACKAGE, "controller.ofp_handler").OFPHandler
@@ -80,6 +82,12 @@ AppManager: Any = _app_manager.AppManager
 CONFIG = _handler.CONFIG_DISPATCHER
 MAIN = _handler.MAIN_DISPATCHER
 DEAD = _handler.DEAD_DISPATCHER
+
+
+PROTOCOL = SimpleNamespace(
+    ofproto=_module(_PACKAGE, "ofproto.ofproto_v1_3"), ofproto_parser=_module(_PACKAGE, "ofproto.ofproto_v1_3_parser")
+)
+"""OpenFlow 1.3's constants and message classes under the names of a connected switch; enough to build messages."""
 
 
 def version() -> str:

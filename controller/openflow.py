@@ -6,19 +6,40 @@ actions are turned back into, so that what a switch holds can be compared with w
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
-from controller.rules import ETH_TYPE_ARP, Action, DecTtl, Match, Output, Rule
+from controller.entries import (
+    ALWAYS_GROUP_ID,
+    ETH_TYPE_ARP,
+    IN_PORT,
+    MARK_DSCP,
+    Action,
+    DecTtl,
+    Group,
+    Mark,
+    Match,
+    Output,
+    Rule,
+    Stamp,
+    ToGroup,
+    Unmark,
+    Unstamp,
+)
 from controller.selectors import Selector
 from topologies.addresses import EXACT_MASK, MAC_PREFIX
 
-IN_PORT = 0xFFFFFFF8
 ANY = 0xFFFFFFFF
 NO_BUFFER = 0xFFFFFFFF
 ALL_TABLES = 0xFF
+SAME_PORT = 0xFFF8
 
 Step = tuple[Any, ...]
 MatchFields = dict[str, Any]
+
+# Byte 4 of a MAC address, which is 0 in all of ours: bits 8 to 15.
+SPARE_BITS = (8, 8)
+VERSION_MASK = "00:00:00:00:ff:00"
 
 ARP_REPLY_STEPS: tuple[Step, ...] = (
     ("move", "eth_src", "eth_dst", 48, 0, 0),
@@ -36,6 +57,10 @@ ARP_REPLY_STEPS: tuple[Step, ...] = (
 )
 
 
+MARK_STEPS: tuple[Step, ...] = (("move", "ip_dscp", "eth_dst", 6, 0, 8), ("set", "ip_dscp", MARK_DSCP))
+UNMARK_STEPS: tuple[Step, ...] = (("move", "eth_dst", "ip_dscp", 6, 8, 0), ("load", "eth_dst", *SPARE_BITS, 0))
+
+
 def match_fields(match: Match) -> MatchFields:
     """The match in the framework's names and values."""
     fields: MatchFields = {}
@@ -45,6 +70,10 @@ def match_fields(match: Match) -> MatchFields:
         fields["eth_type"] = match.eth_type
     if match.arp_op is not None:
         fields["arp_op"] = match.arp_op
+    if match.version is not None:
+        fields["eth_src"] = (f"00:00:00:00:{match.version:02x}:00", VERSION_MASK)
+    if match.marked:
+        fields["ip_dscp"] = MARK_DSCP
     arp = match.eth_type == ETH_TYPE_ARP
     for selector, name in (
         (match.src, "arp_spa" if arp else "ipv4_src"),
@@ -60,17 +89,28 @@ def _address(selector: Selector) -> str | tuple[str, str]:
     return selector.address if mask == EXACT_MASK else (selector.address, mask)
 
 
+@lru_cache(maxsize=1 << 16)
 def steps(actions: tuple[Action, ...]) -> tuple[Step, ...]:
     """The actions of a rule, step by step."""
-    result: list[Step] = []
-    for action in actions:
-        if isinstance(action, Output):
-            result.append(("output", action.port))
-        elif isinstance(action, DecTtl):
-            result.append(("dec_ttl",))
-        else:
-            result.extend(ARP_REPLY_STEPS)
-    return tuple(result)
+    return tuple(step for action in actions for step in _steps_of(action))
+
+
+def _steps_of(action: Action) -> tuple[Step, ...]:
+    if isinstance(action, Output):
+        return (("output", action.port),)
+    if isinstance(action, ToGroup):
+        return (("group", action.group_id),)
+    if isinstance(action, DecTtl):
+        return (("dec_ttl",),)
+    if isinstance(action, Stamp):
+        return (("load", "eth_src", *SPARE_BITS, action.version), ("resubmit",))
+    if isinstance(action, Unstamp):
+        return (("load", "eth_src", *SPARE_BITS, 0),)
+    if isinstance(action, Mark):
+        return MARK_STEPS
+    if isinstance(action, Unmark):
+        return UNMARK_STEPS
+    return ARP_REPLY_STEPS
 
 
 def flow_add(datapath: Any, rule: Rule, cookie: int) -> Any:
@@ -101,6 +141,75 @@ def _strict_delete(datapath: Any, table_id: int, priority: int, match: Any) -> A
     )  # fmt: skip
 
 
+def group_add(datapath: Any, group: Group) -> Any:
+    """The message that makes ``group``; it must not exist yet."""
+    return _group_mod(datapath, group, datapath.ofproto.OFPGC_ADD)
+
+
+def group_modify(datapath: Any, group: Group) -> Any:
+    """The message that gives an existing group these buckets; always all of them."""
+    return _group_mod(datapath, group, datapath.ofproto.OFPGC_MODIFY)
+
+
+def _group_mod(datapath: Any, group: Group, command: int) -> Any:
+    parser, ofproto = datapath.ofproto_parser, datapath.ofproto
+    always = group.group_id == ALWAYS_GROUP_ID
+    buckets = [
+        parser.OFPBucket(
+            watch_port=ANY if bucket.watch_port is None else bucket.watch_port,
+            watch_group=ALWAYS_GROUP_ID if bucket.watch_port is None and not always else ANY,
+            actions=[_action(parser, step) for step in steps(bucket.actions)],
+        )
+        for bucket in group.buckets
+    ]
+    kind = ofproto.OFPGT_INDIRECT if always else ofproto.OFPGT_FF
+    return parser.OFPGroupMod(datapath, command, kind, group.group_id, buckets)
+
+
+def group_delete(datapath: Any, group_id: int) -> Any:
+    """The message that removes a group, and every flow that uses it."""
+    ofproto = datapath.ofproto
+    return datapath.ofproto_parser.OFPGroupMod(datapath, ofproto.OFPGC_DELETE, ofproto.OFPGT_FF, group_id, [])
+
+
+def group_desc_request(datapath: Any) -> Any:
+    """The message that asks for every group."""
+    return datapath.ofproto_parser.OFPGroupDescStatsRequest(datapath, 0)
+
+
+BucketSteps = tuple[int, int, tuple[Step, ...]]
+
+
+def installed_group(description: Any) -> tuple[int, tuple[BucketSteps, ...] | None]:
+    """(id, buckets) of a group as read back, comparable with :func:`group_steps`; None for what is never ours."""
+    buckets: list[BucketSteps] = []
+    for bucket in description.buckets:
+        found = [_step(action) for action in bucket.actions]
+        done = tuple(step for step in found if step is not None)
+        if len(done) < len(found):
+            return description.group_id, None
+        buckets.append((bucket.watch_port, bucket.watch_group, done))
+    return description.group_id, tuple(buckets)
+
+
+def group_steps(group: Group) -> tuple[BucketSteps, ...]:
+    """The buckets of a group as (watched port, watched group, steps)."""
+    always = group.group_id == ALWAYS_GROUP_ID
+    return tuple(
+        (
+            ANY if bucket.watch_port is None else bucket.watch_port,
+            ALWAYS_GROUP_ID if bucket.watch_port is None and not always else ANY,
+            steps(bucket.actions),
+        )
+        for bucket in group.buckets
+    )
+
+
+def port_desc_request(datapath: Any) -> Any:
+    """The message that asks for the state of every port."""
+    return datapath.ofproto_parser.OFPPortDescStatsRequest(datapath, 0)
+
+
 def flow_stats_request(datapath: Any) -> Any:
     """The message that asks for every installed flow."""
     return datapath.ofproto_parser.OFPFlowStatsRequest(
@@ -113,6 +222,13 @@ def _action(parser: Any, step: Step) -> Any:
         return parser.OFPActionOutput(step[1], 0)
     if step[0] == "dec_ttl":
         return parser.OFPActionDecNwTtl()
+    if step[0] == "group":
+        return parser.OFPActionGroup(step[1])
+    if step[0] == "resubmit":
+        return parser.NXActionResubmitTable(SAME_PORT, 0)
+    if step[0] == "load":
+        _, field, first_bit, n_bits, value = step
+        return parser.NXActionRegLoad(ofs_nbits=first_bit << 6 | n_bits - 1, dst=field, value=value)
     if step[0] == "set":
         return parser.OFPActionSetField(**{step[1]: step[2]})
     _, src, dst, n_bits, src_ofs, dst_ofs = step
@@ -139,6 +255,18 @@ def _step(action: Any) -> Step | None:
         return ("dec_ttl",)
     if kind == "OFPActionSetField":
         return ("set", action.key, action.value)
+    if kind == "OFPActionGroup":
+        return ("group", action.group_id)
+    if kind == "NXActionResubmitTable" and (action.in_port, action.table_id) == (SAME_PORT, 0):
+        return ("resubmit",)
+    if kind == "NXActionRegLoad":
+        return (
+            "load",
+            action.dst.removesuffix("_nxm"),
+            action.ofs_nbits >> 6,
+            (action.ofs_nbits & 63) + 1,
+            action.value,
+        )
     if kind == "NXActionRegMove":
         fields = (action.src_field.removesuffix("_nxm"), action.dst_field.removesuffix("_nxm"))
         return ("move", *fields, action.n_bits, action.src_ofs, action.dst_ofs)
@@ -150,6 +278,15 @@ def installed_identity(stats: Any) -> tuple[int, int, frozenset[tuple[str, Any]]
     return stats.table_id, stats.priority, frozenset(stats.match.items())
 
 
+def version_of(identity: tuple[int, int, frozenset[tuple[str, Any]]]) -> int | None:
+    """The version of the routes that a flow of this identity belongs to; None for one that is of no version."""
+    for name, value in identity[2]:
+        if name == "eth_src" and isinstance(value, tuple) and value[1] == VERSION_MASK:
+            return int(value[0].split(":")[4], 16) or None
+    return None
+
+
+@lru_cache(maxsize=1 << 18)
 def rule_identity(rule: Rule) -> tuple[int, int, frozenset[tuple[str, Any]]]:
     """(table, priority, match) of a rule as a switch will report it."""
     return 0, rule.priority, frozenset(match_fields(rule.match).items())

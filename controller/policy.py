@@ -23,10 +23,14 @@ class Relay(str, Enum):
 
 @dataclass(frozen=True)
 class RoutingPolicy:
-    """``relay`` holds on rail-only fabrics; fabrics with spines route directly. ``seed`` salts the path hash."""
+    """``relay`` holds on rail-only fabrics; fabrics with spines route directly. ``seed`` salts the path hash.
+
+    ``local_repair`` lets switches send packets around a dead port by themselves until the controller has new rules.
+    """
 
     relay: Relay = Relay.SOURCE
     seed: int = 0
+    local_repair: bool = True
 
     def relay_on(self, fabric: Fabric) -> Relay:
         """The relay that is in force on ``fabric``."""

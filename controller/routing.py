@@ -138,6 +138,25 @@ class Forwarding:
         """NIC ports of a GPU switch: none on the ideal fabric, two for dual-homed NICs."""
         return self._nic_ports.get(switch_id, [])
 
+    def ports_beside(self, switch_id: str, port: int) -> list[int]:
+        """All ports that lead to the same switch as ``port``, itself included, in order."""
+        neighbours = self.neighbours[self.order[switch_id]]
+        there = next(neighbour for own, neighbour, _ in neighbours if own == port)
+        return [own for own, neighbour, _ in neighbours if neighbour == there]
+
+    def ports_to_other_rails(self, switch_id: str, port: int) -> list[int]:
+        """Of a spine: ports to the leaves that have the same domains as the leaf at ``port``, next rail first."""
+        neighbours = self.neighbours[self.order[switch_id]]
+        switches = self.fabric.switches
+        leaf = next(switches[neighbour] for own, neighbour, _ in neighbours if own == port)
+        rails = self.fabric.spec.rails
+        found = [
+            ((switches[neighbour].rail - leaf.rail) % rails, own)
+            for own, neighbour, _ in neighbours
+            if switches[neighbour].unit == leaf.unit and switches[neighbour].id != leaf.id
+        ]
+        return [own for _, own in sorted(found)]
+
     def gpus_below(self, switch_id: str) -> dict[Gpu, int]:
         """GPUs whose NIC ends at this leaf or rail switch, with the port of each."""
         return self._down_port.get(switch_id, {})

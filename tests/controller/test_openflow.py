@@ -13,17 +13,15 @@ from tests.controller.interpreters import ROOT, interpreter
 # Runs under the framework's own interpreter, which has nothing else of ours installed.
 ROUND_TRIP = """
 import json, sys
-from types import SimpleNamespace
 from controller import framework, openflow
-from controller.framework import _module, _PACKAGE
+from controller.framework import PROTOCOL as datapath
 from controller.routing import Routes
-from controller.rules import rules_for
+from controller.policy import RoutingPolicy
+from controller.rules import groups_for, rules_for
 from topologies.builders import build
 from topologies.model import FabricSpec, Failures
 
-ofproto = _module(_PACKAGE, "ofproto.ofproto_v1_3")
-parser = _module(_PACKAGE, "ofproto.ofproto_v1_3_parser")
-datapath = SimpleNamespace(ofproto=ofproto, ofproto_parser=parser)
+ofproto, parser = datapath.ofproto, datapath.ofproto_parser
 fabric = build(FabricSpec.from_dict(json.loads(sys.argv[1])))
 down = frozenset(sys.argv[2:])
 count = 0
@@ -42,6 +40,18 @@ for rules in rules_for(Routes(fabric, Failures(links=down))).values():
         back = parser.OFPFlowMod.parser(datapath, 4, ofproto.OFPT_FLOW_MOD, len(delete.buf), 2, bytes(delete.buf))
         assert back.command == ofproto.OFPFC_DELETE_STRICT
         assert openflow.installed_identity(back) == openflow.rule_identity(rule), rule
+        count += 1
+for groups in groups_for(fabric, RoutingPolicy()).values():
+    for group in groups:
+        message = openflow.group_add(datapath, group)
+        message.set_xid(1)
+        message.serialize()
+        data, offset, buckets = bytes(message.buf), 16, []
+        while offset < len(data):
+            buckets.append(parser.OFPBucket.parser(data, offset))
+            offset += buckets[-1].len
+        back = parser.OFPGroupDescStats(ofproto.OFPGT_FF, group.group_id, buckets)
+        assert openflow.installed_group(back) == (group.group_id, openflow.group_steps(group)), group
         count += 1
 unknown = [parser.OFPInstructionGotoTable(1)]
 assert openflow.installed_steps(unknown) is None

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
 
-from controller.errors import AmbiguousRulesError, PolicyError, RouteError
+from controller.entries import ABOVE_FROM_GPU, ArpReply, DecTtl, Output, Stamp, ToGroup
+from controller.errors import PolicyError, RouteError
 from controller.policy import Relay, RoutingPolicy, relay_named
 from controller.routing import Routes
-from controller.rules import (
-    ArpReply,
-    DecTtl,
-    Match,
-    Output,
-    Rule,
-    healthy_rules,
-    rules_diff,
-    rules_for,
-)
-from controller.selectors import EVERY_GPU, domain_of, exact, hash_class, rail_of
-from controller.tables import Outcome, Packet, RuleTable, arp_answer, tables_of, walk
+from controller.rules import healthy_rules, rules_for, version_rules
+from controller.selectors import EVERY_GPU, Selector, domain_of, exact, hash_class, rail_of
+from tests.controller.driver import healthy_fabric
 from tests.controller.fabrics import NAMED, built, policies
 from topologies import addresses
 from topologies.errors import UnknownElementError
-from topologies.model import FabricKind, FabricSpec, Failures, Gpu, LinkKind, SwitchKind
+from topologies.model import FabricKind, FabricSpec, Failures, Gpu, SwitchKind
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -35,6 +27,15 @@ def test_healthy_tables_are_small(name: str) -> None:
     for policy in policies(fabric):
         for switch in fabric.switches:
             count = len(healthy_rules(fabric, policy)[switch.id])
+            if switch.kind is SwitchKind.GPU:
+                assert count <= 12 if fabric.spec.uplinks == 1 else 15
+            elif switch.kind is SwitchKind.NVSWITCH and fabric.kind is not FabricKind.IDEAL:
+                assert count == 3 * fabric.spec.rails + 1
+            elif switch.kind is SwitchKind.RAIL:
+                assert count == 3 * fabric.spec.domains + 1
+        plain = replace(policy, local_repair=False)
+        for switch in fabric.switches:
+            count = len(healthy_rules(fabric, plain)[switch.id])
             if switch.kind is SwitchKind.GPU:
                 assert count <= 8
             elif switch.kind is SwitchKind.NVSWITCH:
@@ -50,29 +51,45 @@ def test_identities_are_unique_and_only_gpu_switches_leave_the_ttl_alone(name: s
         for switch_id, rules in healthy_rules(fabric, policy).items():
             assert max(Counter(rule.identity for rule in rules).values()) == 1
             for rule in rules:
-                forwards = any(isinstance(action, Output) for action in rule.actions)
+                forwards = any(isinstance(action, Output | ToGroup) for action in rule.actions)
                 is_gpu = fabric.switch_by_id[switch_id].kind is SwitchKind.GPU
                 assert (DecTtl() in rule.actions) == (forwards and not is_gpu)
 
 
 def test_a_repaired_nic_is_few_rules() -> None:
     fabric = built(FabricSpec(FabricKind.RAIL_ONLY, 4, 4))
-    healthy = rules_for(Routes(fabric))
-    repaired = rules_for(Routes(fabric, Failures(links=frozenset({"d1r2-rail2"}))))
-    added = {
-        switch_id: adds for switch_id in healthy if (adds := rules_diff(healthy[switch_id], repaired[switch_id])[0])
-    }
-    for switch_id in healthy:
-        assert rules_diff(healthy[switch_id], repaired[switch_id])[1] == ()
+    routes = Routes(fabric, Failures(links=frozenset({"d1r2-rail2"})))
+    repairs = version_rules(routes, 9)
+    assert {rule.match.version for rules in repairs.values() for rule in rules} == {9}
+    # Both ends of the dead link are closed.
+    closed = {rule.switch_id for rules in repairs.values() for rule in rules if rule.reason == "link is down"}
+    assert closed == {"s1r2", "rail2"}
+
+    def named(switch_id: str) -> list[Selector | None]:
+        passing = [rule for rule in repairs[switch_id] if rule.reason == "repair" and rule.match.in_port is None]
+        sent = [rule for rule in repairs[switch_id] if rule.reason == "repair" and rule.match.in_port == 1]
+        assert [rule.match.dst for rule in sent] == [rule.match.dst for rule in passing]
+        assert [rule.priority - ABOVE_FROM_GPU for rule in sent] == [rule.priority for rule in passing]
+        return [rule.match.dst for rule in passing]
+
     # The GPU itself: its whole rail by NVLink, by one masked rule.
-    assert [rule.match.dst for rule in added["s1r2"]] == [rail_of(Gpu(1, 2))]
+    assert named("s1r2") == [rail_of(Gpu(1, 2))]
     # A neighbour in the domain: the rail of the dead NIC by its own NIC, one masked rule.
-    assert [rule.match.dst for rule in added["s1r0"]] == [rail_of(Gpu(1, 2))]
+    assert named("s1r0") == [rail_of(Gpu(1, 2))]
     # Elsewhere: only the GPU that lost its NIC is reached in another way.
-    assert [rule.match.dst for rule in added["s0r0"]] == [exact(Gpu(1, 2))]
-    assert sum(len(rules) for rules in added.values()) < 40
-    restored = rules_for(Routes(fabric))
-    assert all(restored[switch_id] is healthy[switch_id] for switch_id in healthy)
+    assert named("s0r0") == [exact(Gpu(1, 2))]
+    assert sum(len(rules) for rules in repairs.values()) < 60
+
+
+def test_stamps_put_a_version_in_force() -> None:
+    fabric = built(FabricSpec(FabricKind.RAIL_ONLY, 2, 2))
+    healthy = rules_for(Routes(fabric))
+    assert not any(isinstance(action, Stamp) for rules in healthy.values() for rule in rules for action in rule.actions)
+    broken = rules_for(Routes(fabric, Failures(links=frozenset({"d0r0-rail0"}))), version=7)
+    for switch in fabric.switches:
+        assert broken[switch.id][: len(healthy[switch.id])] == healthy[switch.id]
+        stamps = [rule for rule in broken[switch.id] if Stamp(7) in rule.actions]
+        assert len(stamps) == (switch.kind is SwitchKind.GPU)
 
 
 def test_partitioned_gpu_is_named_and_dropped_for() -> None:
@@ -124,10 +141,10 @@ def test_relays_follow_the_policy() -> None:
 
 def test_every_arp_request_is_answered_with_the_right_address() -> None:
     fabric = built(FabricSpec(FabricKind.RAIL_ONLY, 3, 2))
-    tables = tables_of(rules_for(Routes(fabric)))
+    fake = healthy_fabric(fabric, RoutingPolicy())
     for asking, wanted in permutations(fabric.gpus, 2):
-        assert arp_answer(tables, asking, wanted) == addresses.mac(wanted.domain, wanted.rail)
-    responders = [rule for table in tables.values() for rule in table.rules() if ArpReply() in rule.actions]
+        assert fake.arp_answer(asking, wanted) == addresses.mac(wanted.domain, wanted.rail)
+    responders = [rule for table in rules_for(Routes(fabric)).values() for rule in table if ArpReply() in rule.actions]
     assert {rule.switch_id for rule in responders} == {gpu.switch_id for gpu in fabric.gpus}
     assert all(rule.match.in_port == 1 for rule in responders)
 
@@ -143,74 +160,6 @@ def test_selectors_are_the_addresses(gpu: Gpu) -> None:
     assert hash_class(gpu, 65535).address_mask == "255.0.63.255"
     assert all(selector(gpu).matches(gpu) for selector in (exact, domain_of, rail_of))
     assert not exact(gpu).matches(Gpu(gpu.domain + 1, gpu.rail))
-
-
-def rule(priority: int, dst: object, port: int | None) -> Rule:
-    return Rule("x", priority, Match(0x0800, None, dst), () if port is None else (Output(port),), "test")  # type: ignore[arg-type]
-
-
-def test_table_looks_up_by_priority_and_mask_and_finds_ambiguity() -> None:
-    gpu = Gpu(1, 2)
-    packet = Packet(1, Gpu(0, 0), gpu)
-    table = RuleTable("x", [rule(1, EVERY_GPU, 1), rule(5, domain_of(gpu), 2)])
-    assert table.lookup(packet) == rule(5, domain_of(gpu), 2)
-    table.install(rule(5, domain_of(gpu), 7))
-    assert len(table.rules()) == 2
-    assert table.lookup(packet) == rule(5, domain_of(gpu), 7)
-    table.install(rule(5, rail_of(gpu), 3))
-    with pytest.raises(AmbiguousRulesError, match="d0r0 to d1r2"):
-        table.lookup(packet)
-    table.delete(rule(5, rail_of(gpu), 9))
-    table.delete(rule(5, domain_of(gpu), 9))
-    assert table.lookup(packet) == rule(1, EVERY_GPU, 1)
-    table.delete(rule(1, EVERY_GPU, 1))
-    assert table.lookup(packet) is None
-
-
-def test_walk_finds_loops_dead_links_and_turned_packets() -> None:
-    fabric = built(FabricSpec(FabricKind.RAIL_ONLY, 2, 2))
-    src, dst = Gpu(0, 0), Gpu(1, 0)
-    rules = dict(rules_for(Routes(fabric)))
-    assert walk(tables_of(rules), fabric, src, dst).outcome is Outcome.DELIVERED
-    dead = walk(tables_of(rules), fabric, src, dst, {"d1r0-rail0"})
-    assert (dead.outcome, dead.switch_id) == (Outcome.DEAD_LINK, "rail0")
-
-    def misled(switch_id: str, port: int) -> dict[str, RuleTable]:
-        wrong = Rule(switch_id, 999, Match(0x0800, None, exact(dst)), (Output(port),), "wrong")
-        return tables_of({**rules, switch_id: (*rules[switch_id], wrong)})
-
-    turned = walk(misled("rail0", 1), fabric, src, dst)
-    assert (turned.outcome, turned.switch_id) == (Outcome.DROPPED, "rail0")
-    handed = walk(misled("s0r0", 1), fabric, src, dst)
-    assert handed.outcome is Outcome.DROPPED
-    # Each switch of this ring hands the packet to the next.
-    looping = {**rules}
-    for switch_id, port in (("s0r0", 3), ("nv0", 2), ("s0r1", 2), ("rail1", 2), ("s1r1", 3), ("nv1", 1), ("s1r0", 2),
-                            ("rail0", 1)):  # fmt: skip
-        wrong = Rule(switch_id, 999, Match(0x0800, None, exact(dst)), (Output(port),), "wrong")
-        looping[switch_id] = (*looping[switch_id], wrong)
-    loop = walk(tables_of(looping), fabric, src, dst)
-    assert loop.outcome is Outcome.LOOP
-    empty = walk({switch.id: RuleTable(switch.id) for switch in fabric.switches}, fabric, src, dst)
-    assert (empty.outcome, empty.reason) == (Outcome.DROPPED, "no rule")
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_diffs_turn_any_rules_into_any_others(seed: int) -> None:
-    random_source = random.Random(seed)
-    fabric = built(FabricSpec(FabricKind.RAIL_OPTIMIZED, 3, 3, spines=2))
-    pool = [link.id for link in fabric.links if link.kind is not LinkKind.HOST]
-    current = {switch_id: RuleTable(switch_id, rules) for switch_id, rules in rules_for(Routes(fabric)).items()}
-    for _ in range(6):
-        wanted = rules_for(Routes(fabric, Failures(links=frozenset(random_source.sample(pool, 3)))))
-        for switch_id, table in current.items():
-            adds, deletes = rules_diff(table.rules(), wanted[switch_id])
-            for each in deletes:
-                table.delete(each)
-            for each in adds:
-                table.install(each)
-            as_set = {(each.identity, each.actions) for each in table.rules()}
-            assert as_set == {(each.identity, each.actions) for each in wanted[switch_id]}
 
 
 def test_unknown_links_are_refused() -> None:

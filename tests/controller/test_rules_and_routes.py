@@ -5,40 +5,33 @@ from __future__ import annotations
 import random
 from itertools import permutations
 
-import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.fake import Outcome
 from controller.policy import RoutingPolicy
 from controller.routing import Routes
-from controller.rules import rules_for
-from controller.tables import Outcome, tables_of, walk
+from tests.controller.driver import connected_pairs, repaired_fabric
 from tests.controller.fabrics import NAMED, built, policies, specs
-from topologies.model import Fabric, Failures, Gpu, LinkKind
-
-
-def connected_pairs(fabric: Fabric, links_down: frozenset[str]) -> set[tuple[Gpu, Gpu]]:
-    graph: nx.MultiGraph = nx.MultiGraph()
-    graph.add_nodes_from(gpu.id for gpu in fabric.gpus)
-    graph.add_edges_from((link.a, link.b) for link in fabric.links if link.id not in links_down)
-    part = {node: index for index, nodes in enumerate(nx.connected_components(graph)) for node in nodes}
-    return {(src, dst) for src, dst in permutations(fabric.gpus, 2) if part[src.id] == part[dst.id]}
+from topologies.model import Fabric, Failures, LinkKind
 
 
 def check(fabric: Fabric, policy: RoutingPolicy, failures: Failures) -> None:
     """Rules, routes and graph agree about every pair."""
     routes = Routes(fabric, failures, policy)
-    tables = tables_of(rules_for(routes))
+    fake = repaired_fabric(routes)
     expected = connected_pairs(fabric, routes.links_down)
     assert set(routes.partitioned()) == set(permutations(fabric.gpus, 2)) - expected
     for src, dst in permutations(fabric.gpus, 2):
         path = routes.path(src, dst)
-        walked = walk(tables, fabric, src, dst, routes.links_down)
+        walked = fake.send(src, dst)
         if (src, dst) in expected:
             assert path is not None
             assert walked.outcome is Outcome.DELIVERED, (src.id, dst.id, walked)
             assert walked.hops == path.hops, (src.id, dst.id)
+            assert walked.intact
+            assert not walked.turned_back
             assert routes.links_down.isdisjoint(path.links)
             assert len({hop.switch_id for hop in path.hops}) == len(path.hops)
         else:

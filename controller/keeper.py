@@ -1,0 +1,508 @@
+"""Keeps every switch equal to the rules of the fabric, whatever fails: decides what to send when, and sends nothing.
+
+It is told what happens (a switch connects and tells its flows, a port changes, a switch confirms, time passes) and
+returns orders. So the same code runs against live switches and, in tests, against switches in memory.
+
+A change of routes is one *version* and goes through four stages, each begun when all switches have confirmed the one
+before:
+
+1. adding: the rules of the new version, everywhere; no packet obeys them yet.
+2. stamping: the GPU switches turn over, in any order, to stamping the new version. Traffic is back when all have.
+3. draining: packets of the old version leave the fabric.
+4. deleting: what nobody obeys any more is taken away.
+
+A packet obeys one version from end to end, so no mixture of stages can lose or loop it. A failure in the middle of a
+change starts a new version from stage 1. When nothing is broken the version is 0: healthy rules only, no stamps.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from controller.entries import MAX_VERSION, PRIORITY_STAMP, Group, Rule
+from controller.openflow import BucketSteps, Step, group_steps, rule_identity, steps, version_of
+from controller.policy import RoutingPolicy
+from controller.routing import Routes
+from controller.rules import RuleTables, groups_for, healthy_rules, stamp_rule, version_rules
+from topologies.model import Fabric, Failures, Gpu, Link, LinkKind, SwitchKind
+
+DRAIN_S = 1.0
+"""How long packets of an old version may still be under way: more than any path's queues hold."""
+
+START_S = 3.0
+"""How long a controller that has just started waits for all switches before it acts on what it knows."""
+
+ASK_AGAIN_S = 0.5
+"""After a port has changed its switch is asked once more, in case a message was lost or overtaken."""
+
+ASK_ALL_S = 5.0
+"""How often every switch is asked for its ports without a reason."""
+
+FLAP_WINDOW_S = 10.0
+FREE_FLAPS = 2
+HOLD_FIRST_S = 0.5
+HOLD_MAX_S = 4.0
+"""A link that goes down more than FREE_FLAPS times in the window is used again only after it has stayed up for
+HOLD_FIRST_S, doubled with every further time up to HOLD_MAX_S."""
+
+Identity = tuple[int, int, frozenset[tuple[str, Any]]]
+Emit = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A flow that a switch holds: what it does, and what is needed to delete it (a rule, or the flow as read)."""
+
+    steps: tuple[Step, ...] | None
+    origin: Any
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What to send to one switch, in this order, with a barrier at the end that is confirmed by ``token``."""
+
+    switch_id: str
+    token: int
+    groups_added: tuple[Group, ...] = ()
+    groups_modified: tuple[Group, ...] = ()
+    rules_added: tuple[Rule, ...] = ()
+    deleted: tuple[Any, ...] = ()
+    groups_deleted: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class AskPorts:
+    """Ask one switch for the state of its ports."""
+
+    switch_id: str
+
+
+@dataclass
+class _Session:
+    """One connected switch. Its flows and groups are what it will hold once it has obeyed all orders sent so far."""
+
+    switch_id: str
+    flows: dict[Identity, Held] = field(default_factory=dict)
+    groups: dict[int, tuple[BucketSteps, ...] | None] = field(default_factory=dict)
+    read: bool = False
+    unconfirmed: set[int] = field(default_factory=set)
+
+
+class Stage(str, Enum):
+    """How far a change of routes is."""
+
+    ADDING = "adding"
+    STAMPING = "stamping"
+    DRAINING = "draining"
+    DELETING = "deleting"
+    SETTLED = "settled"
+
+
+@dataclass
+class _Change:
+    """The routes that are wanted now, and how far they are in force."""
+
+    version: int
+    routes: Routes
+    rules: RuleTables
+    detected_s: float
+    stage: Stage = Stage.ADDING
+    drained_s: float = 0.0
+    announced: bool = False
+
+
+class Keeper:
+    """The controller's decisions for one fabric. ``now_s`` is the clock, ``emit`` takes events."""
+
+    def __init__(self, fabric: Fabric, policy: RoutingPolicy, emit: Emit, now_s: Callable[[], float]) -> None:
+        """Work out the healthy rules, so that they are there when the first switch connects."""
+        self.fabric = fabric
+        self.policy = policy
+        self._emit = emit
+        self._now_s = now_s
+        self._began_s = now_s()
+        self._healthy = {
+            switch_id: {rule_identity(rule): rule for rule in rules}
+            for switch_id, rules in healthy_rules(fabric, policy).items()
+        }
+        self._groups = {
+            switch_id: {group.group_id: group for group in groups}
+            for switch_id, groups in groups_for(fabric, policy).items()
+        }
+        self._sessions: dict[str, _Session] = {}
+        self._port_up: dict[tuple[str, int], bool] = {}
+        self._broken: set[str] = set()
+        self._held_until_s: dict[str, float] = {}
+        self._downs_s: dict[str, deque[float]] = {}
+        self._ask_s: dict[str, float] = {}
+        self._ask_all_s = self._began_s + ASK_ALL_S
+        self._tokens = 0
+        self._change = _Change(0, Routes(fabric, policy=policy), {}, self._began_s, announced=True)
+        self._versions = {0}
+        self._starting = True
+        self._ready = False
+        self._partitioned = 0
+        self._outbox: list[Orders | AskPorts] = []
+
+    # What is known
+
+    @property
+    def routes(self) -> Routes:
+        """The routes that are in force, or on their way to be."""
+        return self._change.routes
+
+    @property
+    def version(self) -> int:
+        """The version of :attr:`routes`."""
+        return self._change.version
+
+    @property
+    def stage(self) -> Stage:
+        """How far they are."""
+        return self._change.stage
+
+    @property
+    def connected(self) -> list[str]:
+        """Ids of the switches that are connected, sorted."""
+        return sorted(self._sessions)
+
+    def links_down(self) -> frozenset[str]:
+        """Links that are not to be used: broken ones, and those that have to prove themselves after flapping."""
+        return frozenset(self._broken | set(self._held_until_s))
+
+    def take(self) -> list[Orders | AskPorts]:
+        """What is to be sent now; each is returned once."""
+        orders, self._outbox = self._outbox, []
+        return orders
+
+    # What happens
+
+    def connect(self, switch_id: str) -> None:
+        """A switch has connected; it is used once it has told its ports, groups and flows."""
+        self._sessions[switch_id] = _Session(switch_id)
+        self._ready = False
+
+    def lose(self, switch_id: str) -> None:
+        """A switch has lost its connection. It goes on forwarding by what it holds."""
+        if self._sessions.pop(switch_id, None) is not None:
+            self._ready = False
+            self._advance()
+
+    def read(
+        self,
+        switch_id: str,
+        flows: Mapping[Identity, Held],
+        groups: Mapping[int, tuple[BucketSteps, ...] | None],
+    ) -> None:
+        """A switch has told what it holds: keep what is right, add what is missing; the rest goes last."""
+        session = self._sessions[switch_id]
+        session.flows, session.groups, session.read = dict(flows), dict(groups), True
+        if self._starting:
+            self._complete(session, ())
+            self._start_if_all_are_there()
+            return
+        self._versions.update(version for each in flows if (version := version_of(each)) is not None)
+        own = {rule_identity(rule) for rule in self._change.rules.get(switch_id, ())}
+        if any(version_of(each) == self.version and each not in own for each in flows):
+            # Left over from an earlier use of the same number: these rules must not mix with the present ones.
+            self._retarget(self._now_s(), always=True)
+        else:
+            self._begin(self._change)
+
+    def set_ports(self, switch_id: str, usable: Mapping[int, bool], every: bool = False) -> None:
+        """Port states of a switch, by number; with ``every`` these are all ports that it has."""
+        detected_s = self._now_s()
+        if every:
+            # A declared port that the switch does not have is as good as down until it is added.
+            ports = [link.port(switch_id) for link in self.fabric.links_of(switch_id)]
+            usable = {port: usable.get(port, False) for port in ports}
+        concerned = []
+        for port, up in usable.items():
+            link = self.fabric.link_by_port.get((switch_id, port))
+            if link is None or self._port_up.get((switch_id, port), True) == up:
+                continue
+            self._port_up[switch_id, port] = up
+            self._emit("port-up" if up else "port-down", switch=switch_id, port=port, link=link.id)
+            concerned.append(link)
+            for end in (link.a, link.b):
+                if end in self._sessions:
+                    self._ask_s[end] = detected_s + ASK_AGAIN_S
+        for link in concerned:
+            self._judge(link, detected_s)
+        if self.links_down() != self._change.routes.failures.links:
+            self._retarget(detected_s)
+
+    def confirm(self, switch_id: str, token: int) -> None:
+        """A switch has obeyed the orders of that token."""
+        session = self._sessions.get(switch_id)
+        if session is not None and token in session.unconfirmed:
+            session.unconfirmed.discard(token)
+            if self._starting:
+                self._start_if_all_are_there()
+            self._advance()
+
+    def tick(self) -> None:
+        """Time has passed."""
+        now_s = self._now_s()
+        for switch_id, due_s in list(self._ask_s.items()):
+            if due_s <= now_s:
+                del self._ask_s[switch_id]
+                if switch_id in self._sessions:
+                    self._outbox.append(AskPorts(switch_id))
+        if self._ask_all_s <= now_s:
+            self._ask_all_s = now_s + ASK_ALL_S
+            self._outbox += [AskPorts(switch_id) for switch_id in self.connected]
+        if self._starting and self._sessions and now_s - self._began_s >= START_S:
+            self._start()
+        freed = [link_id for link_id, until_s in self._held_until_s.items() if until_s <= now_s]
+        for link_id in freed:
+            del self._held_until_s[link_id]
+        if freed and not self._starting:
+            self._retarget(now_s)
+        self._advance()
+
+    # Failures
+
+    def _judge(self, link: Link, now_s: float) -> None:
+        """Take note of a link that has gone or come back."""
+        usable = self._usable(link)
+        if usable == (link.id not in self._broken):
+            return
+        if not usable:
+            self._broken.add(link.id)
+            self._held_until_s.pop(link.id, None)
+            self._downs_s.setdefault(link.id, deque()).append(now_s)
+            self._emit("link-down", link=link.id)
+            return
+        self._broken.discard(link.id)
+        self._emit("link-up", link=link.id)
+        downs_s = self._downs_s[link.id]
+        while downs_s and downs_s[0] < now_s - FLAP_WINDOW_S:
+            downs_s.popleft()
+        beyond = len(downs_s) - FREE_FLAPS
+        if beyond > 0:
+            hold_s = min(HOLD_FIRST_S * 2 ** (beyond - 1), HOLD_MAX_S)
+            self._held_until_s[link.id] = now_s + hold_s
+            self._emit("hold-down", link=link.id, hold_s=hold_s, downs=len(downs_s))
+
+    def _usable(self, link: Link) -> bool:
+        """Whether no end of the link is known to be down; the GPU's end of a host link is no switch port."""
+        ends = [(link.b, link.b_port)]
+        if link.kind is not LinkKind.HOST:
+            ends.append((link.a, link.a_port))
+        return all(self._port_up.get(end, True) for end in ends)
+
+    def _retarget(self, detected_s: float, always: bool = False) -> None:
+        """Want the routes for what is broken now."""
+        links_down = self.links_down()
+        if self._starting or (links_down == self._change.routes.failures.links and not always):
+            return
+        begun_s = self._now_s()
+        routes = Routes(self.fabric, Failures(links=links_down), self.policy)
+        version = self._free_version() if links_down else 0
+        change = _Change(version, routes, version_rules(routes, version) if links_down else {}, detected_s)
+        missing = self._missing(change)
+        self._emit(
+            "repair",
+            links_down=sorted(links_down),
+            computed_s=round(self._now_s() - begun_s, 6),
+            rules_added=missing[0],
+            rules_deleted=missing[1],
+            switches=missing[2],
+            version=version,
+        )
+        self._begin(change)
+        self._report_partition()
+
+    def _missing(self, change: _Change) -> tuple[int, int, int]:
+        """(rules to add, rules to delete, switches concerned) for a change, stamps included."""
+        added = deleted = concerned = 0
+        for session in self._sessions.values():
+            wanted = self._wanted(change, session.switch_id)
+            adds = sum(1 for identity, rule in wanted.items() if not self._holds(session, identity, rule))
+            deletes = sum(1 for identity in session.flows if identity not in wanted)
+            added, deleted = added + adds, deleted + deletes
+            concerned += bool(adds or deletes)
+        return added, deleted, concerned
+
+    def _free_version(self) -> int:
+        """A version that no packet and no rule can still have."""
+        version = max(self.version, *self._versions)
+        for _ in range(MAX_VERSION):
+            version = version % MAX_VERSION + 1
+            if version not in self._versions:
+                break
+        self._versions.add(version)
+        return version
+
+    def _report_partition(self) -> None:
+        pairs = self.routes.partitioned()
+        if pairs or self._partitioned:
+            self._emit("partitioned", count=len(pairs), pairs=[[src.id, dst.id] for src, dst in pairs])
+        self._partitioned = len(pairs)
+
+    # Start
+
+    def _start_if_all_are_there(self) -> None:
+        sessions = self._sessions.values()
+        there = len(self._sessions) == len(self.fabric.switches)
+        if there and all(session.read and not session.unconfirmed for session in sessions):
+            self._start()
+
+    def _start(self) -> None:
+        """Act for the first time: keep the version that the switches hold, if its rules are the ones wanted now."""
+        self._starting = False
+        stamps = set()
+        for session in self._sessions.values():
+            self._versions.update(version for each in session.flows if (version := version_of(each)) is not None)
+            if self.fabric.switch_by_id[session.switch_id].kind is SwitchKind.GPU:
+                stamps.add(self._stamped(session))
+        links_down = self.links_down()
+        version = stamps.pop() if len(stamps) == 1 else -1
+        if version >= 0 and bool(version) == bool(links_down):
+            routes = Routes(self.fabric, Failures(links=links_down), self.policy)
+            adopted = _Change(version, routes, version_rules(routes, version) if version else {}, 0.0, announced=True)
+            if self._missing(adopted)[0] == 0 and not self._has_strangers(adopted):
+                self._begin(adopted)
+                self._report_partition()
+                return
+        self._retarget(self._now_s(), always=True)
+
+    def _stamped(self, session: _Session) -> int:
+        """The version that a GPU switch stamps; 0 for none."""
+        for identity, held in session.flows.items():
+            if identity[1] == PRIORITY_STAMP and held.steps:
+                return int(held.steps[0][-1])
+        return 0
+
+    def _has_strangers(self, change: _Change) -> bool:
+        """Whether a switch holds rules of the change's version that do not belong to it."""
+        return any(
+            version_of(identity) == change.version and identity not in self._wanted(change, session.switch_id)
+            for session in self._sessions.values()
+            for identity in session.flows
+        )
+
+    # Changes of rules
+
+    def _wanted(self, change: _Change, switch_id: str) -> dict[Identity, Rule]:
+        """All rules of a switch when ``change`` is settled."""
+        wanted = dict(self._healthy[switch_id])
+        wanted.update({rule_identity(rule): rule for rule in change.rules.get(switch_id, ())})
+        switch = self.fabric.switch_by_id[switch_id]
+        if change.version and switch.kind is SwitchKind.GPU:
+            stamp = stamp_rule(Gpu(switch.domain, switch.rail), change.version)
+            wanted[rule_identity(stamp)] = stamp
+        return wanted
+
+    @staticmethod
+    def _holds(session: _Session, identity: Identity, rule: Rule) -> bool:
+        held = session.flows.get(identity)
+        return held is not None and held.steps == steps(rule.actions)
+
+    def _begin(self, change: _Change) -> None:
+        """Stage 1; also for a change that is under way already, when a switch has come back."""
+        self._change = change
+        change.stage = Stage.ADDING
+        for session in self._sessions.values():
+            if session.read:
+                self._complete(session, change.rules.get(session.switch_id, ()))
+        self._advance()
+
+    def _complete(self, session: _Session, rules: Iterable[Rule]) -> None:
+        """Order what a switch lacks of its groups, its healthy rules and ``rules``."""
+        groups = self._groups[session.switch_id]
+        new = tuple(group for group_id, group in groups.items() if group_id not in session.groups)
+        other = tuple(
+            group
+            for group_id, group in groups.items()
+            if group_id in session.groups and session.groups[group_id] != group_steps(group)
+        )
+        session.groups.update({group.group_id: group_steps(group) for group in (*new, *other)})
+        wanted = {**self._healthy[session.switch_id], **{rule_identity(rule): rule for rule in rules}}
+        adds = tuple(rule for identity, rule in wanted.items() if not self._holds(session, identity, rule))
+        self._order(session, groups_added=new, groups_modified=other, rules_added=adds)
+
+    def _order(self, session: _Session, **what: tuple[Any, ...]) -> None:
+        if not any(what.values()):
+            return
+        self._tokens += 1
+        session.unconfirmed.add(self._tokens)
+        for rule in what.get("rules_added", ()):
+            session.flows[rule_identity(rule)] = Held(steps(rule.actions), rule)
+        self._outbox.append(Orders(session.switch_id, self._tokens, **what))
+
+    def _advance(self) -> None:
+        """Go to the next stage if all switches have confirmed the present one."""
+        change = self._change
+        while not self._starting and change.stage is not Stage.SETTLED:
+            if any(session.unconfirmed for session in self._sessions.values()):
+                return
+            if change.stage is Stage.ADDING:
+                change.stage = Stage.STAMPING
+                self._stamp(change)
+            elif change.stage is Stage.STAMPING:
+                change.stage = Stage.DRAINING
+                change.drained_s = self._now_s() + DRAIN_S
+                self._in_force(change)
+            elif change.stage is Stage.DRAINING:
+                if self._now_s() < change.drained_s and self._leftovers(change):
+                    return
+                change.stage = Stage.DELETING
+                self._delete(change)
+            else:
+                change.stage = Stage.SETTLED
+                self._versions = {0, change.version}
+                self._emit("settled", links_down=sorted(change.routes.failures.links), version=change.version)
+
+    def _stamp(self, change: _Change) -> None:
+        for session in self._sessions.values():
+            switch = self.fabric.switch_by_id[session.switch_id]
+            if switch.kind is not SwitchKind.GPU or not session.read:
+                continue
+            stamp = stamp_rule(Gpu(switch.domain, switch.rail), change.version)
+            identity = rule_identity(stamp)
+            if change.version and not self._holds(session, identity, stamp):
+                self._order(session, rules_added=(stamp,))
+            elif not change.version and identity in session.flows:
+                self._order(session, deleted=(session.flows.pop(identity).origin,))
+
+    def _in_force(self, change: _Change) -> None:
+        now_s = self._now_s()
+        if not change.announced:
+            change.announced = True
+            self._emit(
+                "repaired",
+                links_down=sorted(change.routes.failures.links),
+                t_detected_s=round(change.detected_s, 6),
+                elapsed_s=round(now_s - change.detected_s, 6),
+                version=change.version,
+            )
+        everybody = len(self._sessions) == len(self.fabric.switches)
+        if not self._ready and everybody and all(session.read for session in self._sessions.values()):
+            self._ready = True
+            rules = sum(len(self._wanted(change, session.switch_id)) for session in self._sessions.values())
+            self._emit("ready", switches=len(self._sessions), rules=rules, elapsed_s=round(now_s - self._began_s, 6))
+
+    def _leftovers(self, change: _Change) -> bool:
+        return any(
+            not session.flows.keys() <= self._wanted(change, session.switch_id).keys()
+            for session in self._sessions.values()
+        )
+
+    def _delete(self, change: _Change) -> None:
+        for session in self._sessions.values():
+            if not session.read:
+                continue
+            wanted = self._wanted(change, session.switch_id)
+            gone = [identity for identity in session.flows if identity not in wanted]
+            strange = tuple(group_id for group_id in session.groups if group_id not in self._groups[session.switch_id])
+            self._order(
+                session, deleted=tuple(session.flows.pop(identity).origin for identity in gone), groups_deleted=strange
+            )
+            for group_id in strange:
+                del session.groups[group_id]

@@ -1,0 +1,61 @@
+"""Slots: which healthy rule of a switch serves which destinations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.entries import (
+    LEVEL_DEFAULT,
+    LEVEL_DOMAIN,
+    LEVEL_EXACT,
+    LEVEL_HASHED,
+    LEVEL_OWN_GPU,
+    LEVEL_RAIL,
+)
+from controller.policy import Relay
+from controller.routing import LEAF_KINDS, Forwarding
+from controller.selectors import EVERY_GPU, Selector, domain_of, exact, rail_of, with_plane_bit
+from topologies.model import FabricKind, Gpu, Switch, SwitchKind
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The healthy rule that serves a destination at a switch: its level (priority) and match."""
+
+    level: int
+    match: Selector
+
+
+def slot_of(plan: Forwarding, switch: Switch, dst: Gpu) -> Slot:
+    """Where the healthy rule for ``dst`` sits."""
+    kind = switch.kind
+    if kind is SwitchKind.GPU:
+        return _slot_of_gpu_switch(plan, switch, dst)
+    if kind is SwitchKind.NVSWITCH:
+        return Slot(LEVEL_RAIL, rail_of(dst))
+    if kind is SwitchKind.RAIL:
+        return Slot(LEVEL_DOMAIN, domain_of(dst))
+    if kind is SwitchKind.RAIL_LEAF and dst.domain in plan.domains_below(switch.id):
+        return Slot(LEVEL_OWN_GPU, domain_of(dst))
+    if kind is SwitchKind.LEAF and dst in plan.gpus_below(switch.id):
+        return Slot(LEVEL_OWN_GPU, exact(dst))
+    if kind in LEAF_KINDS or len(plan.healthy_ports(switch, dst)) > 1:
+        return Slot(LEVEL_HASHED, EVERY_GPU)
+    spec = plan.fabric.spec
+    if kind is SwitchKind.SPINE and spec.kind is FabricKind.RAIL_OPTIMIZED:
+        one_leaf_per_rail = spec.domains_per_leaf is not None and spec.domains_per_leaf >= spec.domains
+        return Slot(LEVEL_RAIL, rail_of(dst)) if one_leaf_per_rail else Slot(LEVEL_EXACT, exact(dst))
+    return Slot(LEVEL_DOMAIN, domain_of(dst))
+
+
+def _slot_of_gpu_switch(plan: Forwarding, switch: Switch, dst: Gpu) -> Slot:
+    if dst.domain == switch.domain:
+        return Slot(LEVEL_EXACT, exact(dst)) if dst.rail == switch.rail else Slot(LEVEL_DOMAIN, domain_of(dst))
+    by_nic = plan.relay is not Relay.SOURCE or dst.rail == switch.rail
+    if plan.relay is Relay.SOURCE and dst.rail == switch.rail:
+        level, match = LEVEL_RAIL, rail_of(dst)
+    else:
+        level, match = LEVEL_DEFAULT, EVERY_GPU
+    if by_nic and len(plan.nic_ports(switch.id)) > 1:
+        match = with_plane_bit(match, dst)
+    return Slot(level, match)
