@@ -97,14 +97,14 @@ def main() -> None:
         f"{options.gpus} GPUs, {fabric.kind.value}, {options.repeats} run(s) of {options.window:g} s", file=sys.stderr
     )
     print(
-        f"{'pattern':18} {'worst':>7} {'median':>7} {'best':>7} {'Gbps*passes':>12} {'/core':>7} {'cores':>6} {'machine':>8} {'wait':>6}"
+        f"{options.gpus} GPUs, {fabric.kind.value}, {options.repeats} run(s) of {options.window:g} s", file=sys.stderr
     )
+    columns = ("worst", "median", "best", "Gbps*passes", "per core", "cores", "machine", "wait")
+    keys = ("worst_share", "median_share", "best_share", "gbps_passes", "gbps_passes_per_core", "switch_cores",
+            "machine_share", "switch_wait_share")  # fmt: skip
+    print(f"{'pattern':18}" + "".join(f"{column:>12}" for column in columns))
     for name, row in found.items():
-        print(
-            f"{name:18} {row['worst_share']:7.3f} {row['median_share']:7.3f} {row['best_share']:7.3f} "
-            f"{row['gbps_passes']:12.2f} {row['gbps_passes_per_core']:7.2f} {row['switch_cores']:6.2f} "
-            f"{row['machine_share']:8.2f} {row['switch_wait_share']:6.2f}"
-        )
+        print(f"{name:18}" + "".join(f"{row[key]:12.3f}" for key in keys))
     if options.json:
         print(json.dumps({"gpus": options.gpus, "fabric": fabric.kind.value, "patterns": found}))
 

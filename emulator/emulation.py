@@ -271,7 +271,7 @@ class Emulation:
         schedule: Schedule,
         failures: Sequence[LinkFailure],
         seed: int,
-        progress: Progress,
+        progress: Callable[[float], None],
         cancelled: threading.Event,
         interval_s: float = DEFAULT_INTERVAL_S,
     ) -> RunRecord:

@@ -47,6 +47,7 @@ class RunningFabric:
         self.name = state.name
         self.spec = FabricSpec.from_dict(state.spec)
         self.scale = Scale(**state.scale)
+        self.seed = state.seed
         self._run_dir = RunDir(state.name)
 
     @property
@@ -88,9 +89,12 @@ class RunningFabric:
         schedule: Schedule,
         failures: Sequence[LinkFailure] = (),
         seed: int = 0,
-        progress: Progress | None = None,
+        progress: Callable[[float], None] | None = None,
     ) -> RunRecord:
-        """Replay a schedule while links fail as planned. Ctrl-C cancels it on the fabric too."""
+        """Replay a schedule while links fail as planned; ``progress`` is told the share done.
+
+        Ctrl-C cancels it on the fabric too.
+        """
         request = {
             "verb": "run",
             "schedule": schedule.to_dict(),
@@ -103,7 +107,7 @@ class RunningFabric:
         """Take the fabric down."""
         down(self.name)
 
-    def _request(self, request: dict[str, Any], progress: Progress | None = None) -> Any:
+    def _request(self, request: dict[str, Any], progress: Callable[[Any], None] | None = None) -> Any:
         with socket.socket(socket.AF_UNIX) as connection:
             try:
                 connection.connect(str(self._run_dir.socket_path))

@@ -67,7 +67,7 @@ class Iperf3Replay:
         directory: Path,
         start_s: float,
         cancelled: threading.Event,
-        progress: Callable[[str], None],
+        progress: Callable[[float], None],
     ) -> None:
         if schedule.ranks > len(fabric.gpus):
             raise ReplayError(
@@ -90,7 +90,7 @@ class Iperf3Replay:
         """
         phases = self._schedule.phases()
         for number, phase in enumerate(phases):
-            self._progress(f"{self._schedule.name}: phase {number + 1} of {len(phases)}")
+            self._progress(number / len(phases))
             self.log.events.append(Event(self._now_s(), EventKind.PHASE_START, str(number)))
             with tempfile.TemporaryDirectory(dir=self._directory) as directory:
                 self._run_phase(phase, Path(directory))

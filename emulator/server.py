@@ -16,7 +16,8 @@ from emulator.wire import error_message, messages, record_to_dict, send
 from workloads.failures import LinkFailure
 from workloads.schedule import Schedule
 
-Answer = Callable[[dict[str, Any], Callable[[str], None], threading.Event], Any]
+Report = Callable[[float], None]
+Answer = Callable[[dict[str, Any], Report, threading.Event], Any]
 
 
 class ControlServer:
@@ -69,7 +70,7 @@ class ControlServer:
             watcher = threading.Thread(target=_cancel_on_hangup, args=(connection, cancelled), daemon=True)
             watcher.start()
             try:
-                result = answer(request, lambda text: send(connection, {"progress": text}), cancelled)
+                result = answer(request, lambda share: send(connection, {"progress": share}), cancelled)
             except Exception as error:
                 send(connection, error_message(error))
             else:
@@ -77,7 +78,7 @@ class ControlServer:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def _run(self, request: dict[str, Any], progress: Callable[[str], None], cancelled: threading.Event) -> Any:
+    def _run(self, request: dict[str, Any], progress: Report, cancelled: threading.Event) -> Any:
         with self._alone():
             record = self._emulation.run(
                 Schedule.from_dict(request["schedule"]),
@@ -111,12 +112,12 @@ class ControlServer:
         return {}
 
 
-def _until_hangup(progress: Callable[[str], None], cancelled: threading.Event) -> Callable[[str], None]:
+def _until_hangup(progress: Report, cancelled: threading.Event) -> Report:
     """``progress`` that turns a vanished client into a cancelled run instead of an error."""
 
-    def report(text: str) -> None:
+    def report(share: float) -> None:
         try:
-            progress(text)
+            progress(share)
         except OSError:
             cancelled.set()
 

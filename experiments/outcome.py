@@ -193,10 +193,12 @@ def analyse(
     record: RunRecord,
     nominal: RunRecord,
     detours: Mapping[str, Sequence[str]],
+    collision_free_s: float | None = None,
 ) -> Outcome:
     """The outcome of one run, without its slowdown (see :func:`with_slowdown`).
 
-    ``nominal`` is the fluid model's run of the same schedule with the same failures.
+    ``nominal`` is the fluid model's run of the same schedule with the same failures, ``collision_free_s`` its
+    completion time if no flows shared a link between leaf and spine.
     """
     schedule = record.schedule
     duration_s = completion_s(record)
@@ -228,7 +230,18 @@ def analyse(
         outages=outages(record, detours),
         longest_gap_s=record.longest_gap_s,
         faithful=record.faithful,
-        notes=record.notes,
+        notes=record.notes + _collision_note(completion_s(nominal), collision_free_s),
+    )
+
+
+def _collision_note(predicted_s: float | None, collision_free_s: float | None) -> tuple[str, ...]:
+    """What the hashed choice of spines costs, where it costs more than 2 %."""
+    if predicted_s is None or collision_free_s is None or predicted_s < 1.02 * collision_free_s:
+        return ()
+    return (
+        f"Collisions: flows that share a leaf-spine link by the path hash cost "
+        f"{predicted_s / collision_free_s - 1:.0%}; with paths that never collide {collision_free_s:.1f} s would be "
+        f"expected.",
     )
 
 
