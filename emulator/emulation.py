@@ -174,8 +174,9 @@ class Emulation:
     def set_link(self, link_id: str, up: bool) -> dict[str, Any]:
         """Take a link down or up and wait until the controller has answered with new rules everywhere.
 
-        The result has ``link``, ``up``, ``changed`` and, if it changed, ``detected_s`` and ``repaired_s`` after the
-        change and the number of rules. Raises ControllerError when the controller does not answer in time.
+        The result has ``link``, ``up``, ``changed`` and, if it changed, the seconds until the kernel had done it
+        (``set_s``), the controller had noticed (``detected_s``) and all switches had confirmed (``repaired_s``), and
+        the number of rules. Raises ControllerError when the controller does not answer in time.
         """
         link = self.target(link_id)
         with self._lock:
@@ -184,6 +185,7 @@ class Emulation:
             since = len(self.controller.events)
             changed_s = time.clock_gettime(time.CLOCK_MONOTONIC)
             set_link_up(self.devices, link, up)
+            set_s = time.clock_gettime(time.CLOCK_MONOTONIC) - changed_s
             detected = self.controller.wait_for(
                 lambda event: event["event"] == ("link-up" if up else "link-down") and event["link"] == link_id,
                 REPAIR_TIMEOUT_S,
@@ -202,6 +204,7 @@ class Emulation:
             "link": link_id,
             "up": up,
             "changed": True,
+            "set_s": set_s,
             "detected_s": detected["t_s"] - changed_s,
             "repaired_s": repaired["t_s"] - changed_s,
             "rules_added": sum(event["rules_added"] for event in repairs),
@@ -385,14 +388,17 @@ class _FailureDriver:
         self._switch(up=True)
 
     def _switch(self, up: bool) -> None:
+        link_id = self._failure.link_id
         kind = EventKind.LINK_UP if up else EventKind.LINK_DOWN
-        self.events.append(Event(time.monotonic() - self._start_s, kind, self._failure.link_id))
+        changed_s = time.monotonic() - self._start_s
         try:
-            self._emulation.set_link(self._failure.link_id, up)
+            result = self._emulation.set_link(link_id, up)
         except Exception as error:
-            self.events.append(
-                Event(time.monotonic() - self._start_s, EventKind.NOTE, self._failure.link_id, str(error))
-            )
+            self.events.append(Event(time.monotonic() - self._start_s, EventKind.NOTE, link_id, str(error)))
+        else:
+            # While the kernel takes a link down it still carries traffic; while it takes it up it may do so already.
+            changed_s += 0.0 if up else result.get("set_s", 0.0)
+        self.events.append(Event(changed_s, kind, link_id))
 
 
 def _probe_events(probed: ProbeResult | None, start_s: float) -> list[Event]:

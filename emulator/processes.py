@@ -10,23 +10,20 @@ from contextlib import suppress
 from pathlib import Path
 
 from emulator.errors import InterruptedRunError, ReplayError
-from emulator.kernel import die_with_parent
+from emulator.kernel import inside_network_namespace
 
 LISTEN_TIMEOUT_S = 10.0
 _TCP_LISTEN = "0A"
 
 
 def spawn(command: Sequence[str], namespace_fd: int, output: Path) -> subprocess.Popen[bytes]:
-    """Start ``command`` inside a network namespace, its output going to a file; it dies with the calling thread."""
-    with open(output, "wb") as sink:
-        return subprocess.Popen(
-            ["nsenter", f"--net=/proc/self/fd/{namespace_fd}", *command],
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            pass_fds=(namespace_fd,),
-            preexec_fn=die_with_parent,
-        )
+    """Start ``command`` inside a network namespace, its output going to a file; it ends with the fabric.
+
+    The thread enters the namespace and the child is born there: one program less to start, and nothing to run between
+    fork and exec, so that Python can use vfork. Starting 32 programs is what a phase's start costs.
+    """
+    with open(output, "wb") as sink, inside_network_namespace(namespace_fd):
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT)
 
 
 def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:

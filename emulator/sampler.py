@@ -65,6 +65,7 @@ class LinkSampler:
             self._stop.wait(due_s - now_s)
 
     def _sample(self) -> None:
-        sent = transmitted_bytes(self._netlink)
+        # Stamped before the counters are read: what happens meanwhile then counts as later than this sample.
         self._times.append(time.monotonic() - self._start_s)
+        sent = transmitted_bytes(self._netlink)
         self._rows.append(([sent.get(index, 0) for index in self._a], [sent.get(index, 0) for index in self._b]))
