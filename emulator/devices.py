@@ -169,10 +169,5 @@ def links_up(devices: Devices, links: Iterable[Link]) -> dict[str, bool]:
     return {link.id: all(state.get(name, False) for name in link_interfaces(link)) for link in links}
 
 
-def transmitted_bytes(netlink: IPRoute) -> dict[int, int]:
-    """Bytes sent so far by every interface of the namespace, by index."""
-    return {message["index"]: message.get_attr("IFLA_STATS64")["tx_bytes"] for message in netlink.get_links()}
-
-
 def _code(error: Exception) -> int | None:
     return getattr(error, "errno", None) or getattr(error, "code", None)

@@ -26,7 +26,6 @@ from emulator.devices import (
     shapes,
 )
 from emulator.errors import ControllerError, NotAFailureTargetError, PortTakenError
-from emulator.kernel import open_network_namespace
 from emulator.load import LoadWatch
 from emulator.openvswitch import OpenVSwitch, instances_for, kernel_datapath_available
 from emulator.probe import GapProbe, ProbeResult
@@ -74,7 +73,6 @@ class Emulation:
         self._framework = framework
         self._port = openflow_port
         self._machine_namespace = machine_namespace
-        self._home_namespace = open_network_namespace()
         self._shapes = shapes(self.fabric, scale)
         self._lock = threading.Lock()
         self._devices: Devices | None = None
@@ -287,7 +285,7 @@ class Emulation:
         start_s = time.monotonic()
         events_before = len(self.controller.events)
         watch = LoadWatch(self.ovs.switch_pids())
-        sampler = LinkSampler(self.fabric, self.devices, self._home_namespace, start_s, interval_s)
+        sampler = LinkSampler(self.fabric, start_s, interval_s)
         probe = self._start_probe(failures)
         drivers = [_FailureDriver(self, failure, start_s) for failure in failures]
         replay = Iperf3Replay(

@@ -25,7 +25,7 @@ INTERVAL_S = 0.1
 CONNECT_TIMEOUT_MS = 5000
 IDLE_TIMEOUT_S = 15
 
-START_S = 0.4
+START_S = 0.35
 """What it takes to start a phase of 16 flows, measured: two programs each, and a connection (docs/iperf3.md)."""
 
 
