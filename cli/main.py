@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import keyword
 import os
 import sys
 import traceback
@@ -19,6 +20,7 @@ from topologies.errors import RailbedError
 COMMANDS = {
     "demo": "The main job: both fabrics, the same traffic, one failure, a report.",
     "run": "Run a scenario file and write its results.",
+    "import": "Read a trace, a workload, a log or a fabric that another tool wrote.",
     "up": "Start a fabric that stays up in the background.",
     "down": "Take fabrics down and remove everything that is theirs.",
     "status": "The fabrics that are up, and how they are.",
@@ -44,7 +46,9 @@ class _LazyCommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        found = importlib.import_module(f"cli.{cmd_name}").command
+        # A command may be called like a word of the language; its module may not.
+        module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        found = importlib.import_module(f"cli.{module}").command
         assert isinstance(found, click.Command)
         return found
 

@@ -81,7 +81,7 @@ class Rails:
     """What the NIC cables tell.
 
     ``rail_of`` gives the adapter that each leaf is for; ``odd`` the cables that go to a leaf of another one;
-    ``by_host`` is True where all adapters of a host share a leaf.
+    ``by_host`` is True where all adapters of a host share their leaves.
     """
 
     pattern: Pattern
@@ -99,23 +99,21 @@ def find_rails(nics: Sequence[NicCable], trunks: Iterable[tuple[str, str]]) -> R
     switches are joined to those of other rails make it rail-optimized, else it is rail-only.
     """
     by_leaf: dict[str, Counter[str]] = defaultdict(Counter)
-    leaves_of: dict[str, set[str]] = defaultdict(set)
-    adapters_of: dict[str, set[str]] = defaultdict(set)
+    leaves_of: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for nic in nics:
         by_leaf[nic.leaf][nic.adapter] += 1
-        leaves_of[nic.host].add(nic.leaf)
-        adapters_of[nic.host].add(nic.adapter)
+        leaves_of[nic.host][nic.adapter].add(nic.leaf)
     if not nics:
         return Rails(Pattern.NEITHER, "no cable leads from a named adapter of a host to a switch", {}, (), False)
-    several = [host for host, adapters in adapters_of.items() if len(adapters) > 1]
-    by_host = bool(several) and all(len(leaves_of[host]) == 1 for host in several)
+    several = [adapters for adapters in leaves_of.values() if len(adapters) > 1]
+    by_host = bool(several) and all(len({frozenset(leaves) for leaves in found.values()}) == 1 for found in several)
     rail_of = {leaf: counted.most_common(1)[0][0] for leaf, counted in by_leaf.items()}
     odd = [nic for nic in nics if rail_of[nic.leaf] != nic.adapter]
     fitting = f"{len(nics) - len(odd)} of {len(nics)} NIC cables go to a switch of their own rail"
     if not several:
         return Rails(Pattern.NEITHER, "every host has a single adapter, so there are no rails", {}, (), False)
     if by_host:
-        return Rails(Pattern.NEITHER, "all adapters of a host go to the same switch", {}, (), True)
+        return Rails(Pattern.NEITHER, "all adapters of a host go to the same switches", {}, (), True)
     if len(nics) - len(odd) < RAIL_SHARE * len(nics):
         return Rails(Pattern.NEITHER, f"only {fitting}", {}, (), False)
     part_of = _parts(trunks)

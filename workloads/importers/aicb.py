@@ -154,7 +154,7 @@ def _row(file: str, number: int, columns: Mapping[str, str]) -> _Row:
             value("additional") or "", float(time_ms) * _MS if time_ms else None,
             _ranks_of_ratio(kind, busbw / algbw) if algbw >= _MEASURED_BANDWIDTH_GBPS else None,
         )  # fmt: skip
-    except ValueError as error:
+    except (OverflowError, ValueError) as error:
         raise MalformedFileError(f"{file}, line {number}: {error}; write the file again") from None
 
 
@@ -228,6 +228,11 @@ class _Placement:
         if name in ("pp", "embedding") and len(self._sections) > 1:
             stages = [one for one in self._sections if one is not None]
             stages = stages if name == "pp" else [stages[0], stages[-1]]
+            if len({len(stage) for stage in stages}) > 1:
+                sizes = ", ".join(str(len(stage)) for stage in stages)
+                raise RankCountError(
+                    f"the pipeline stages have {sizes} ranks, but must be equally large; correct the file"
+                )
             return tuple(zip(*stages, strict=True))
         n = len(ranks)
         if size is None or size == n:

@@ -107,14 +107,12 @@ def _read(sources: Sequence[Source], nodes_of: object) -> Reading:
 
 
 def _et_nodes(source: Source) -> Iterator[_Node]:
-    first = True
-    number = 0
+    number = 0  # of messages that are read
     try:
         for message in protobuf.messages(source.data()):
-            number += 1
-            if not first:
+            if number:  # the first one is the metadata
                 yield _et_node(message)
-            first = False
+            number += 1
     except (protobuf.WireError, UnicodeDecodeError) as error:
         if isinstance(error, protobuf.WireError) and error.cut:
             raise truncated(source.name, f"{error} in message {number + 1}") from None
@@ -170,7 +168,7 @@ def _json_nodes(source: Source) -> Iterator[_Node]:
                     duration_us=int(value.get("runtime", 0)),
                     attributes={"is_cpu_op": int(bool(value.get("is_cpu_op", False)))},
                 )  # fmt: skip
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, OverflowError, TypeError, ValueError):
                 raise MalformedFileError(
                     f"{source.name}: a node of workload_graph lacks Id, Name or NodeType; convert the trace again"
                 ) from None

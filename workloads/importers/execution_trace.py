@@ -16,7 +16,7 @@ from workloads.importers.errors import RankDisagreementError
 from workloads.importers.groups import strided
 from workloads.importers.json_stream import members
 from workloads.importers.model import ONE_SIDED, Call, GroupRef, Program, Reading, Tally
-from workloads.importers.pytorch import WAITS, collective, dtype_bytes
+from workloads.importers.pytorch import MAX_RANKS, WAITS, collective, count, dtype_bytes, ranks_of
 from workloads.importers.source import Source
 
 KIND = "pytorch-et"
@@ -107,10 +107,10 @@ class _Trace:
         try:
             groups = json.loads(values[0])
             for group in groups:
-                self._groups[str(group["pg_name"])] = tuple(int(rank) for rank in group["ranks"])
-                if group.get("pg_desc") == "default_pg" and int(group.get("group_size", 0)) > 0:
-                    self.world = int(group["group_size"])
-        except (IndexError, KeyError, TypeError, ValueError):
+                self._groups[str(group["pg_name"])] = ranks_of(group["ranks"])
+                if group.get("pg_desc") == "default_pg":
+                    self.world = count(group.get("group_size"), MAX_RANKS) or self.world
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             raise MalformedFileError(
                 f"{self.name}: the list of process groups cannot be read; record the trace again"
             ) from None
@@ -133,13 +133,13 @@ class _Trace:
                 peer = next((one for one in pair if one != rank), None) if len(pair) == 2 else None
             call = Call(
                 kind, group, node.in_bytes, node.out_bytes, node.dtype,
-                in_splits=tuple(count * node.width for count in node.in_splits),
-                out_splits=tuple(count * node.width for count in node.out_splits), peer=peer,
+                in_splits=tuple(elements * (node.width or 0) for elements in node.in_splits),
+                out_splits=tuple(elements * (node.width or 0) for elements in node.out_splits), peer=peer,
             )  # fmt: skip
             if kind in ONE_SIDED and peer is None:
                 tally.skip_call("send or receive whose peer is not in the file", call)
                 continue
-            if node.in_splits and sum(call.in_splits) != node.in_bytes:
+            if node.in_splits and node.in_bytes is not None and sum(call.in_splits) != node.in_bytes:
                 raise MalformedFileError(
                     f"{self.name}: node {node.id} sends {node.in_bytes} bytes, but its splits add up to "
                     f"{sum(call.in_splits)}; record the trace again"
@@ -162,20 +162,25 @@ class _Node:
     """One ``record_param_comms`` node, of any schema."""
 
     def __init__(self, node: Mapping[str, Any], file: str) -> None:
-        attributes = {str(one.get("name")): one.get("value") for one in node.get("attrs", ()) if isinstance(one, dict)}
+        listed = node.get("attrs")
+        attributes = {
+            str(one.get("name")): one.get("value")
+            for one in (listed if isinstance(listed, list) else ())
+            if isinstance(one, dict)
+        }
         values = _values(node, "inputs")
         try:
             self.id = int(node["id"])
             place = next(position for position, value in enumerate(values) if isinstance(value, str))
             self.collective = str(values[place])
-            self.rank = _integer(values[place - 1])
+            self.rank = _rank(values[place - 1])
             self.in_splits = _integers(values[place + 1])
             self.out_splits = _integers(values[place + 2])
-        except (IndexError, KeyError, StopIteration, TypeError, ValueError):
+        except (IndexError, KeyError, OverflowError, StopIteration, TypeError, ValueError):
             raise MalformedFileError(
                 f"{file}: the record_param_comms node {node.get('id')} cannot be read; record the trace again"
             ) from None
-        numbers = [_integer(value) for value in values[place + 3 : place + 6]]
+        numbers = [_rank(value) for value in values[place + 3 : place + 6]]
         self.start, self.stride, self.group_size = [*numbers, None, None, None][:3]
         named = values[place - 2] if place >= 2 else None
         # Before schema 1.0.2 the group is an address, which is another one on every rank: no name.
@@ -184,17 +189,19 @@ class _Node:
             self.group_name, self.group_desc = str(named[0]), str(named[1])
         sent = list(_tensors(values[:place]))
         received = list(_tensors(_values(node, "outputs")))
-        self.width = sent[0][1] if sent else (dtype_bytes(str(attributes.get("dtype", ""))) or 1)
-        self.in_bytes = sum(count * width for count, width in sent) if sent else None
-        self.out_bytes = sum(count * width for count, width in received) if received else None
-        for key, size in (("in_msg_nelems", self.in_bytes), ("out_msg_nelems", self.out_bytes)):
-            stated = attributes.get(key)
-            if size is None and isinstance(stated, int) and "dtype" in attributes:
-                if key == "in_msg_nelems":
-                    self.in_bytes = stated * self.width
-                else:
-                    self.out_bytes = stated * self.width
-        self.dtype = str(attributes.get("dtype", "")) or f"{self.width} bytes an element"
+        stated_width = dtype_bytes(str(attributes.get("dtype", "")))
+        self.width = sent[0][1] if sent else stated_width
+        self.in_bytes = _bytes(sent, attributes.get("in_msg_nelems"), stated_width)
+        self.out_bytes = _bytes(received, attributes.get("out_msg_nelems"), stated_width)
+        self.dtype = str(attributes.get("dtype", "")) or (f"{self.width} bytes an element" if self.width else "")
+
+
+def _bytes(tensors: Sequence[tuple[int, int]], stated: object, width: int | None) -> int | None:
+    """Bytes of the tensors, else of the stated number of elements; None where neither tells."""
+    if tensors:
+        return sum(elements * each for elements, each in tensors)
+    elements = count(stated)
+    return elements * width if elements is not None and width is not None else None
 
 
 def _values(node: Mapping[str, Any], key: str) -> list[Any]:
@@ -209,18 +216,19 @@ def _tensors(value: Any) -> Iterator[tuple[int, int]]:
     """(elements, bytes per element) of every tensor in a value, however nested."""
     if not isinstance(value, list):
         return
-    if len(value) == _TENSOR_PARTS and isinstance(value[-1], str) and all(isinstance(one, int) for one in value[:-1]):
+    if len(value) == _TENSOR_PARTS and isinstance(value[-1], str) and all(count(one) is not None for one in value[:-1]):
         yield value[3], value[4]
         return
     for one in value:
         yield from _tensors(one)
 
 
-def _integer(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _rank(value: object) -> int | None:
+    return count(value, MAX_RANKS)
 
 
 def _integers(value: object) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        raise TypeError
-    return tuple(int(one) for one in value)
+    found = [count(one) for one in value] if isinstance(value, list) else [None]
+    if None in found:
+        raise ValueError
+    return tuple(one for one in found if one is not None)

@@ -18,6 +18,9 @@ from workloads.schedule import Schedule, Tag, Transfer
 MAX_TRANSFERS = 2_000_000
 """Transfers up to which a schedule is made; its file would have some 300 MB."""
 
+_BARRIER, _ALONE, _EMPTY = "barrier, which moves nothing", "group of one rank", "size 0"
+_MOVES_NOTHING = (_BARRIER, _ALONE, _EMPTY)
+
 _SENDS = tuple[tuple[int, int, int, str], ...]  # source, destination, bytes, step
 
 
@@ -29,6 +32,11 @@ class Expansion:
     operations: int
     left_out: dict[str, int]
     notes: tuple[str, ...]
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """Of what is left out, that which should move bytes between ranks."""
+        return {reason: count for reason, count in self.left_out.items() if reason not in _MOVES_NOTHING}
 
 
 def to_schedule(
@@ -113,11 +121,11 @@ class _Making:
 
     def _unusable(self, operation: Operation) -> str:
         if operation.kind is Kind.BARRIER:
-            return "barrier, which moves nothing"
+            return _BARRIER
         if operation.group_size < 2:
-            return "group of one rank"
+            return _ALONE
         if operation.size_bytes == 0:
-            return "size 0"
+            return _EMPTY
         if operation.size_bytes is None and self._unknown is None:
             return "unknown size"
         own = operation.kind is Kind.SEND_RECV or _uneven(operation)
@@ -163,7 +171,7 @@ class _Making:
             if len(self.transfers) > MAX_TRANSFERS:
                 raise ExpansionError(
                     f"{self._name} makes more than {MAX_TRANSFERS:,} transfers, too many for one schedule; "
-                    "import fewer iterations of it"
+                    "import a shorter trace"
                 )
             if len(self.transfers) > first:
                 before = tuple(range(first, len(self.transfers)))

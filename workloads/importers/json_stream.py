@@ -108,8 +108,8 @@ class _Scan:
                     self._at = error.pos
                     raise self._malformed() from None
             else:
-                # A number at the very end may go on in the next piece.
-                if end < len(self._text) or self._ended:
+                # A number near the end of the piece may go on in the next one.
+                if end + _NEAR_END_CHARACTERS <= len(self._text) or self._ended:
                     self._at = end
                     return value
             self._refill(wanted)
@@ -139,7 +139,7 @@ class _Scan:
         self._at = 0
 
     def _broken(self, error: json.JSONDecodeError) -> Exception:
-        cut = error.msg.startswith(("Unterminated", "Invalid \\u")) and "]" not in self._text[-2:]
+        cut = error.msg.startswith("Unterminated")
         if cut or error.pos >= len(self._text.rstrip()) - _NEAR_END_CHARACTERS:
             return truncated(self._reader.name, "it ends inside the JSON text")
         self._at = error.pos

@@ -15,19 +15,21 @@ from __future__ import annotations
 
 import bisect
 import json
+import math
 import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from topologies.importers.errors import MalformedFileError
 from workloads.importers.errors import RankDisagreementError
+from workloads.importers.groups import strided
 from workloads.importers.json_stream import members
 from workloads.importers.model import Call, GroupRef, Kind, Program, Reading, Tally
-from workloads.importers.pytorch import WAITS, collective, dtype_bytes
+from workloads.importers.pytorch import MAX_RANKS, WAITS, collective, count, dtype_bytes, ranks_of
 from workloads.importers.source import Source
 
 KIND = "kineto"
@@ -73,11 +75,21 @@ class _Trace:
     annotations: list[_Event] = field(default_factory=list)
     operators: list[_Event] = field(default_factory=list)
     gpu_annotations: int = 0
+    steps: set[str] = field(default_factory=set)
     launch_ids: array[int] = field(default_factory=lambda: array("q"))
     launch_tids: array[int] = field(default_factory=lambda: array("q"))
     launch_starts: array[float] = field(default_factory=lambda: array("d"))
     outside: list[_Event] = field(default_factory=list)
     outside_calls: list[_Event] = field(default_factory=list)
+
+    def seconds(self, moment_us: float) -> float:
+        """Seconds from the first communication; counted from 1970 they would have no digits for nanoseconds."""
+        return (moment_us - self.first_us) * _US
+
+    @cached_property
+    def first_us(self) -> float:
+        """Start of the first communication."""
+        return min((event.start_us for event in (*self.kernels, *self.recorded, *self.annotations)), default=0.0)
 
 
 def read(sources: Sequence[Source]) -> Reading:
@@ -98,8 +110,8 @@ def read(sources: Sequence[Source]) -> Reading:
                 f"{names[rank]} and {trace.name} are both of rank {rank}; give one file per rank"
             )
         calls = _calls(trace, rank, tally)
-        world = trace.info.get("world_size")
-        if isinstance(world, int):
+        world = count(trace.info.get("world_size"), MAX_RANKS)
+        if world:
             worlds.setdefault(world, trace.name)
         names[rank] = trace.name
         programs[rank] = Program(f"rank {rank}", frozenset({rank}), tuple(calls))
@@ -110,10 +122,9 @@ def read(sources: Sequence[Source]) -> Reading:
             f"{first} is of a run of {one} ranks, {second} of one of {other}; give files of the same run"
         )
     ranks = next(iter(worlds), None)
-    if ranks is None and len(programs) > 1 and set(programs) == set(range(len(programs))):
-        ranks = len(programs)
-        tally.rule(f"the files do not say how many ranks there were: {ranks}, one per file")
-    tally.facts["events"] = tally.facts.get("events", 0)
+    if ranks is None and len(programs) > 1:
+        ranks = max(programs) + 1
+        tally.rule(f"the files do not say how many ranks there were: {ranks}, one more than the highest rank given")
     ordered = tuple(programs[rank] for rank in sorted(programs))
     return Reading(KIND, TITLE, tuple(source.name for source in sources), ordered, ranks, tally)
 
@@ -135,11 +146,8 @@ def _keep(trace: _Trace, event: Mapping[str, Any]) -> None:
     """Keep of an event what importing needs; most events are dropped here."""
     category = event.get("cat")
     if category == "cuda_runtime" or category == "cuda_driver":
-        args = event.get("args")
-        if args and "Launch" in event.get("name", ""):
-            trace.launch_ids.append(int(args.get("correlation", -1)))
-            trace.launch_tids.append(_number(event.get("tid")))
-            trace.launch_starts.append(float(event.get("ts", 0)))
+        if "Launch" in str(event.get("name")):
+            _keep_launch(trace, event)
         return
     if category == "kernel":
         name = str(event.get("name", ""))
@@ -151,7 +159,9 @@ def _keep(trace: _Trace, event: Mapping[str, Any]) -> None:
     name = event.get("name", "")
     if not isinstance(name, str):
         return
-    if category == "gpu_user_annotation":
+    if name.startswith("ProfilerStep#") and category == "user_annotation":
+        trace.steps.add(name)
+    elif category == "gpu_user_annotation":
         trace.gpu_annotations += name.startswith("nccl:")
     elif name.startswith("nccl:") and category in ("user_annotation", "cpu_op"):
         trace.annotations.append(_event(trace, event, name))
@@ -164,9 +174,18 @@ def _keep(trace: _Trace, event: Mapping[str, Any]) -> None:
             trace.outside_calls.append(_event(trace, event, name))
 
 
+def _keep_launch(trace: _Trace, event: Mapping[str, Any]) -> None:
+    args, start_us = event.get("args"), event.get("ts")
+    launch_id = args.get("correlation") if isinstance(args, dict) else None
+    if isinstance(launch_id, int) and 0 <= launch_id < 1 << 63 and isinstance(start_us, (int, float)):
+        trace.launch_ids.append(launch_id)
+        trace.launch_tids.append(_number(event.get("tid")))
+        trace.launch_starts.append(start_us)
+
+
 def _number(value: object) -> int:
     """A thread id as a number: profilers also write names such as ``stream 7``."""
-    return value if isinstance(value, int) else hash(str(value))
+    return value if isinstance(value, int) and abs(value) < 1 << 63 else hash(str(value))
 
 
 def _event(trace: _Trace, event: Mapping[str, Any], name: str) -> _Event:
@@ -176,19 +195,18 @@ def _event(trace: _Trace, event: Mapping[str, Any], name: str) -> _Event:
             name, _number(event.get("tid")), float(event["ts"]), float(event.get("dur", 0)),
             args if isinstance(args, dict) else {},
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise MalformedFileError(
             f"{trace.name}: event {trace.events} ('{name[:60]}') has no usable time; record the trace again"
         ) from None
 
 
 def _rank(trace: _Trace, position: int, tally: Tally) -> int:
-    stated = trace.info.get("rank")
-    if isinstance(stated, int):
-        return stated
-    recorded = [event.args["Rank"] for event in trace.recorded if isinstance(event.args.get("Rank"), int)]
-    if recorded:
-        return int(recorded[0])
+    recorded = (event.args.get("Rank") for event in trace.recorded)
+    for stated in (trace.info.get("rank"), *recorded):
+        rank = count(stated, MAX_RANKS)
+        if rank is not None:
+            return rank
     found = _RANK_IN_NAME.search(trace.name)
     if found:
         tally.rule("a trace that does not say its rank has the rank in its file name")
@@ -200,6 +218,7 @@ def _rank(trace: _Trace, position: int, tally: Tally) -> int:
 def _calls(trace: _Trace, rank: int, tally: Tally) -> list[Call]:
     """The calls of a trace from its best source; every other record is counted."""
     tally.facts["events"] = tally.facts.get("events", 0) + trace.events
+    tally.facts["steps"] = max(tally.facts.get("steps", 0), len(trace.steps))
     kernel_us: Counter[str] = Counter(tally.facts.get("nccl_kernel_us", {}))
     for kernel in trace.kernels:
         kernel_us[kernel.name.split("(")[0].split("<")[0]] += kernel.duration_us  # type: ignore[assignment]
@@ -213,7 +232,7 @@ def _calls(trace: _Trace, rank: int, tally: Tally) -> list[Call]:
     read_call = _Arguments(trace, rank)
     if described:
         source, chosen, rest = "arguments of GPU kernels", described, (*trace.recorded, *trace.annotations)
-        calls = _described(described, read_call, tally, timed=True)
+        calls = _described(trace, described, read_call, tally, timed=True)
         tally.skip(_BARE_KERNEL, len(trace.kernels) - len(described))
         on_cpu = sum(str(event.args["Collective name"]) not in WAITS for event in recorded)
         if recorded and on_cpu != len(described):
@@ -223,7 +242,7 @@ def _calls(trace: _Trace, rank: int, tally: Tally) -> list[Call]:
             )
     elif recorded:
         source, chosen, rest = "record_param_comms", recorded, (*trace.kernels, *trace.annotations)
-        calls = _described(recorded, read_call, tally, timed=False)
+        calls = _described(trace, recorded, read_call, tally, timed=False)
         rest = (*rest, *(event for event in trace.recorded if "Collective name" not in event.args))
     else:
         source, chosen = "annotations with Input Dims", trace.annotations
@@ -248,9 +267,10 @@ class _Arguments:
         self._trace = trace
         self._rank = rank
         self._groups: dict[str, tuple[int, ...]] = {}
-        for group in trace.info.get("pg_config", ()):
-            if isinstance(group, dict) and isinstance(group.get("ranks"), list) and group["ranks"]:
-                self._groups[str(group.get("pg_name"))] = tuple(int(one) for one in group["ranks"])
+        listed = trace.info.get("pg_config")
+        for group in listed if isinstance(listed, list) else ():
+            if isinstance(group, dict):
+                self._groups[str(group.get("pg_name"))] = ranks_of(group.get("ranks"))
 
     def call(self, event: _Event, kind: Kind) -> Call:
         """The call that an event describes, without times."""
@@ -260,14 +280,14 @@ class _Arguments:
         group = self.group(args)
 
         def size(key: str) -> int | None:
-            count = args.get(key)
-            return int(count) * width if isinstance(count, (int, float)) and width is not None else None
+            elements = count(args.get(key))
+            return elements * width if elements is not None and width is not None else None
 
         def splits(key: str) -> tuple[int, ...]:
-            values = _int_list(args.get(key))
-            return tuple(value * (width or 0) for value in values) if width is not None else ()
+            return tuple(elements * width for elements in _int_list(args.get(key))) if width is not None else ()
 
-        peer = next((args[key] for key in ("Dst Rank", "Src Rank", "Peer") if isinstance(args.get(key), int)), None)
+        named = (count(args.get(key), MAX_RANKS) for key in ("Dst Rank", "Src Rank", "Peer"))
+        peer = next((one for one in named if one is not None), None)
         if peer is None and group.groups and len(group.groups[0]) == 2:
             peer = next((one for one in group.groups[0] if one != self._rank), None)
         return Call(
@@ -278,14 +298,13 @@ class _Arguments:
     def group(self, args: Mapping[str, Any]) -> GroupRef:
         """The group that the arguments name: members as listed, else by the trace's list of groups, else strided."""
         name = str(args.get("Process Group Name", args.get("Process Group ID", "")))
-        stated = args.get("Group size")
-        size = int(stated) if isinstance(stated, (int, float)) else None
+        size = count(args.get("Group size"), MAX_RANKS) or None
         ranks = _int_list(args.get("Process Group Ranks"))
         if not ranks or (size is not None and len(ranks) != size):  # writers cut long lists
             ranks = self._groups.get(name, ())
-        start, stride = args.get("Global rank start"), args.get("Global rank stride")
-        if not ranks and size and isinstance(start, int) and isinstance(stride, int) and start >= 0 and stride > 0:
-            ranks = tuple(range(start, start + size * stride, stride))
+        start, stride = (count(args.get(f"Global rank {key}"), MAX_RANKS) for key in ("start", "stride"))
+        if not ranks and size and start is not None and stride:
+            ranks = strided(start, stride, size)
         whole = size is not None and size == self._trace.info.get("world_size")
         return GroupRef(name, (ranks,) if ranks else (), len(ranks) or size, whole)
 
@@ -297,10 +316,10 @@ def _int_list(value: object) -> tuple[int, ...]:
             value = json.loads(value)
         except ValueError:
             return ()
-    return tuple(value) if isinstance(value, list) and all(isinstance(one, int) for one in value) else ()
+    return tuple(value) if isinstance(value, list) and all(count(one) is not None for one in value) else ()
 
 
-def _described(events: Iterable[_Event], read: _Arguments, tally: Tally, *, timed: bool) -> list[Call]:
+def _described(trace: _Trace, events: Iterable[_Event], read: _Arguments, tally: Tally, *, timed: bool) -> list[Call]:
     calls = []
     for event in events:
         name = str(event.args["Collective name"])
@@ -312,7 +331,9 @@ def _described(events: Iterable[_Event], read: _Arguments, tally: Tally, *, time
             tally.skip(f"{_UNKNOWN_NAME} ('{name[:40]}')")
             continue
         call = replace(
-            read.call(event, kind), start_s=event.start_us * _US, duration_s=event.duration_us * _US if timed else None
+            read.call(event, kind),
+            start_s=trace.seconds(event.start_us),
+            duration_s=event.duration_us * _US if timed else None,
         )
         if kind in (Kind.SEND, Kind.RECV) and call.peer is None:
             tally.skip_call(_NO_PEER, call)
@@ -351,7 +372,7 @@ def _annotated(trace: _Trace, tally: Tally) -> list[Call]:
         start_us = min((kernel.start_us for kernel in kernels), default=None)
         call = Call(
             kind, group, in_bytes, out_bytes, dtype,
-            start_s=None if start_us is None else start_us * _US,
+            start_s=None if start_us is None else trace.seconds(start_us),
             duration_s=None if start_us is None else (max(kernel.end_us for kernel in kernels) - start_us) * _US,
         )  # fmt: skip
         if kind in (Kind.SEND, Kind.RECV):
@@ -405,12 +426,9 @@ def _dims_bytes(event: _Event, position: int) -> tuple[int | None, str]:
     width = dtype_bytes(str(types[position]))
     shape = dims[position]
     # A list of tensors has a list of shapes or none at all, and a number has no shape: neither gives a size.
-    if width is None or not isinstance(shape, list) or not shape or not all(isinstance(one, int) for one in shape):
+    if width is None or not isinstance(shape, list) or not shape or not all(count(one) is not None for one in shape):
         return None, ""
-    count = 1
-    for one in shape:
-        count *= one
-    return count * width, str(types[position])
+    return math.prod(shape) * width, str(types[position])
 
 
 class _Enclosing:
@@ -434,7 +452,7 @@ class _Enclosing:
 
 def _kernels_by_annotation(trace: _Trace) -> dict[int, list[_Event]]:
     """The kernels of each annotation, by its position: those launched on its thread while it was open."""
-    wanted = {kernel.args.get("correlation") for kernel in trace.kernels}
+    wanted = {count(kernel.args.get("correlation")) for kernel in trace.kernels}
     launched = {
         launch_id: (tid, start)
         for launch_id, tid, start in zip(trace.launch_ids, trace.launch_tids, trace.launch_starts, strict=True)
@@ -444,7 +462,7 @@ def _kernels_by_annotation(trace: _Trace) -> dict[int, list[_Event]]:
     around = _Enclosing(trace.annotations)
     found: dict[int, list[_Event]] = {}
     for kernel in trace.kernels:
-        launch = launched.get(kernel.args.get("correlation", -1))
+        launch = launched.get(count(kernel.args.get("correlation")) or -1)
         annotation = around.find(*launch) if launch else None
         if annotation is not None:
             found.setdefault(position[id(annotation)], []).append(kernel)

@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from topologies.importers.errors import MalformedFileError
 from workloads.importers.errors import NoCollectivesError, RankCountError, RankDisagreementError, StrictImportError
 from workloads.importers.groups import blocks, family
 from workloads.importers.model import (
@@ -51,6 +52,11 @@ def merge(reading: Reading, *, gpus: int | None = None, strict: bool = False) ->
     ranks = _ranks(reading, gpus)
     known = frozenset(rank for program in reading.programs for rank in program.ranks)
     tally = reading.tally
+    if ranks is None and any(call.group.groups for program in reading.programs for call in program.calls):
+        ranks = 1 + _highest(reading)
+        tally.rule(
+            f"the files do not say how many ranks there were: {ranks}, one more than the highest in their groups"
+        )
     unknown = sum(
         call.in_bytes is None and call.out_bytes is None and call.kind is not Kind.BARRIER
         for program in reading.programs
@@ -62,6 +68,15 @@ def merge(reading: Reading, *, gpus: int | None = None, strict: bool = False) ->
             raise StrictImportError(f"--strict: the size of {unknown} calls is not in the files; leave --strict out")
     if ranks is not None and len(known) < ranks and known:
         _missing(reading, known, ranks, strict)
+        if any(
+            call.kind is Kind.ALL_TO_ALL and (call.in_bytes != call.out_bytes or len({*call.in_splits}) > 1)
+            for program in reading.programs
+            for call in program.calls
+        ):
+            tally.rule(
+                "in an uneven all-to-all the missing ranks send as much as the known ones in turn; of one known rank "
+                "alone it is spread evenly"
+            )
     programs = [_resolved(program, ranks, reading, strict) for program in reading.programs]
     operations = _operations(programs, known, ranks) if ranks is not None else _unplaced(programs)
     used = tally.read - sum(tally.set_aside.values())
@@ -96,14 +111,7 @@ def _names(files: Sequence[str]) -> str:
 
 
 def _ranks(reading: Reading, gpus: int | None) -> int | None:
-    used = [
-        rank
-        for program in reading.programs
-        for call in program.calls
-        for rank in (*(rank for members in call.group.groups for rank in members), call.peer or 0)
-    ]
-    used += [rank for program in reading.programs for rank in program.ranks]
-    highest = max(used, default=-1)
+    highest = _highest(reading)
     ranks = reading.ranks if reading.ranks is not None else gpus
     if ranks is not None and highest >= ranks:
         stated = "the file states" if reading.ranks is not None else "--gpus says"
@@ -122,6 +130,25 @@ def _ranks(reading: Reading, gpus: int | None) -> int | None:
             f"use --gpus {ranks} or more"
         )
     return ranks
+
+
+def _highest(reading: Reading) -> int:
+    """The highest rank that the files name. Raises MalformedFileError for a group that names a rank twice."""
+    highest = max((rank for program in reading.programs for rank in program.ranks), default=-1)
+    seen: set[tuple[Members, ...]] = set()
+    for program in reading.programs:
+        for call in program.calls:
+            highest = max(highest, call.peer or 0)
+            if call.group.groups and call.group.groups not in seen:
+                seen.add(call.group.groups)
+                for members in call.group.groups:
+                    highest = max(highest, *members)
+                    if len(set(members)) < len(members):
+                        raise MalformedFileError(
+                            f"{_names(reading.files)}: the group {list(members[:8])} of {program.name} names a rank "
+                            "twice; record it again"
+                        )
+    return highest
 
 
 def _missing(reading: Reading, known: frozenset[int], ranks: int, strict: bool) -> None:
@@ -235,7 +262,7 @@ def _operations(programs: Sequence[Program], known: frozenset[int], ranks: int) 
         meeting = met[index]
         calls = [(programs[program], programs[program].calls[position]) for program, position in meeting.calls]
         groups = meeting.key[1] + extra.get(index, ())
-        made = _joined(number, calls, groups, {number_of[one] for one in after[index]})
+        made = _joined(number, meeting.number, calls, groups, {number_of[one] for one in after[index]})
         operations.append(replace(made, gap_s=gaps[index]))
     return tuple(operations)
 
@@ -272,6 +299,11 @@ def _meetings(programs: Sequence[Program]) -> tuple[list[_Met], dict[tuple[int, 
     members_of = [program.ranks for program in programs]
     for key, sides in counts.items():
         taking_part = {rank for group in key[1] for rank in group}
+        for number, _ in sides:
+            if not members_of[number] & taking_part:
+                raise RankDisagreementError(
+                    f"{programs[number].name} makes a call in group {_group_text(key)} without being in it; {_REMEDY}"
+                )
         if key[0].startswith("p2p "):
             _check_pair(programs, key, sides)
             continue
@@ -310,13 +342,13 @@ def _waits(program: Program) -> list[tuple[tuple[int, ...], float]]:
     calls = program.calls
     if any(call.after is not None for call in calls):
         return _stated_waits(calls)
-    timed = [
-        (call.start_s, call.duration_s) for call in calls if call.start_s is not None and call.duration_s is not None
+    spans = [  # in whole nanoseconds, because sums of fractions would make neighbours overlap
+        (round(call.start_s, 9), round(call.start_s + call.duration_s, 9))
+        for call in calls
+        if call.start_s is not None and call.duration_s is not None
     ]
-    if len(timed) == len(calls):
-        return _timed_waits(
-            [(start, start + duration) for start, duration in timed if duration is not None and start is not None]
-        )
+    if len(spans) == len(calls):
+        return _timed_waits(spans)
     waits: list[tuple[tuple[int, ...], float]] = []
     front: tuple[int, ...] = ()
     last_send: dict[int | tuple[Members, ...], int] = {}
@@ -362,28 +394,24 @@ def _stated_waits(calls: Sequence[Call]) -> list[tuple[tuple[int, ...], float]]:
 
 
 def _timed_waits(spans: Sequence[tuple[float, float]]) -> list[tuple[tuple[int, ...], float]]:
-    """The calls that had just ended when each started: the others that had ended are waited for by these.
+    """For every (start, end), in order of starts, the calls that had just ended when it started.
 
-    A call that ended before another one started is before it. Of the calls before one, those are waited for that ended
-    after the latest start among them; all earlier ones are before that latest one.
+    A call that ended before another one started is before it; at the same moment, the earlier in the list. Of the calls
+    before one, those are waited for that ended after the latest start among them: the others are before that latest.
     """
-    by_end = sorted(range(len(spans)), key=lambda position: spans[position][1])
-    ends = [spans[position][1] for position in by_end]
-    latest_start: list[float] = []
-    for position in by_end:
-        latest_start.append(max(spans[position][0], latest_start[-1] if latest_start else float("-inf")))
+    ends = sorted((end, position) for position, (_, end) in enumerate(spans))
+    latest_start: list[tuple[float, int]] = []
+    for _, position in ends:
+        start = (spans[position][0], position)
+        latest_start.append(max(start, latest_start[-1]) if latest_start else start)
     waits: list[tuple[tuple[int, ...], float]] = []
-    for position, (start, end) in enumerate(spans):
-        count = bisect.bisect_right(ends, start)
-        if end <= start:  # of no duration: it may not wait for itself, nor for its like
-            count = bisect.bisect_left(ends, start)
+    for position, (start_s, _) in enumerate(spans):
+        count = bisect.bisect_left(ends, (start_s, position))
         if not count:
             waits.append(((), 0.0))
             continue
-        first = bisect.bisect_right(ends, latest_start[count - 1], 0, count)
-        before = tuple(sorted(by_end[first:count])) or (by_end[count - 1],)
-        waits.append((before, start - ends[count - 1]))
-        assert position not in before
+        first = bisect.bisect_left(ends, latest_start[count - 1], 0, count)
+        waits.append((tuple(sorted(one for _, one in ends[first:count])), start_s - ends[count - 1][0]))
     return waits
 
 
@@ -435,11 +463,11 @@ def _ordered(programs: Sequence[Program], met: Sequence[_Met], after: Sequence[s
 
 
 def _joined(
-    number: int, calls: Sequence[tuple[Program, Call]], groups: tuple[Members, ...], after: set[int]
+    number: int, turn: int, calls: Sequence[tuple[Program, Call]], groups: tuple[Members, ...], after: set[int]
 ) -> Operation:
     """One operation of the calls that meet in it. Raises RankDisagreementError where they do not fit together."""
     first_program, first = calls[0]
-    what = f"call {number + 1} in group {_group_text((first.group.name, groups))}"
+    what = f"call {turn + 1} in group {_group_text((first.group.name, groups))}"
     if first.kind in ONE_SIDED:
         return _joined_pair(number, calls, groups, after)
     for program, call in calls[1:]:

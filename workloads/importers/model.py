@@ -62,7 +62,8 @@ class Call:
     ``in_splits`` and ``out_splits`` are bytes per member of the group, of an uneven all-to-all. ``peer`` is the other
     global rank of a send or receive, ``root`` the global rank of a rooted collective (None: the first member).
     ``after`` holds the positions of the calls of the same program that must end first; None means: as times tell, else
-    in order. ``gap_s`` is the computing before the call where there are no times.
+    in order. ``gap_s`` is the computing before the call where there are no times. ``start_s`` counts
+    from the first call of the file; ranks have clocks of their own.
     """
 
     kind: Kind

@@ -15,6 +15,9 @@ DTYPE_BYTES = {
     "complexdouble": 16,
 }  # fmt: skip
 
+MAX_RANKS = 1 << 20
+"""A rank or group size above this is taken for damage."""
+
 WAITS = frozenset({"wait", "barrier_wait"})
 
 _NAMES = {
@@ -34,7 +37,22 @@ _NAMES = {
     "recv": Kind.RECV,
     "irecv": Kind.RECV,
 }
-_ENDINGS = ("base", "coalesced", "oop", "single", "tensor", "intotensor", "anysource")
+_ENDINGS = ("base", "coalesced", "oop", "single", "intotensor", "tensor", "anysource")
+
+
+def count(value: object, most: int = 1 << 53) -> int | None:
+    """``value`` if it is a whole number from 0 to ``most``, else None."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most or value != int(value):
+        return None
+    return int(value)
+
+
+def ranks_of(value: object) -> tuple[int, ...]:
+    """The ranks in a list of whole numbers; empty for anything else."""
+    if not isinstance(value, list) or len(value) > MAX_RANKS:
+        return ()
+    found = [count(one, MAX_RANKS) for one in value]
+    return () if None in found else tuple(one for one in found if one is not None)
 
 
 def dtype_bytes(dtype: str) -> int | None:

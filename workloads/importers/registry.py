@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,8 +98,11 @@ KINDS: tuple[KindOfFile, ...] = (
 _UNSUPPORTED: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("an MSCCL algorithm (XML)", lambda text: "<algo " in text[:2000]),
     ("a Slurm topology.conf", lambda text: any(line.startswith("SwitchName=") for line in text.splitlines())),
-    ("an ASTRA-sim network file", lambda text: "npus_count" in text or '"logical-dims"' in text),
-    ("a containerlab topology", lambda text: "endpoints:" in text and "topology:" in text),
+    (
+        "an ASTRA-sim network file",
+        lambda text: bool(re.search(r'^npus_count\s*:|^\s*"logical-dims"\s*:', text, re.MULTILINE)),
+    ),
+    ("a containerlab topology", lambda text: "\ntopology:" in text and "endpoints:" in text),
     ("a topograph model", lambda text: text.startswith("switches:") or "\nswitches:" in text),
     ("a NetQ export", lambda text: '"compounded_links"' in text or '"GpuIDList"' in text),
 )
@@ -110,6 +114,7 @@ def kind_of(source: Source) -> KindOfFile:
     head = source.head()
     text = head.decode("utf-8", "replace").lstrip("\ufeff").replace("\r\n", "\n")
     if not text.strip():
+        source.data()  # which tells a broken gzip file from one without content
         raise UnknownKindError(f"{source.name} is empty; give a trace, a workload, a log or a fabric")
     for kind in KINDS:
         if kind.matches(head, text):

@@ -107,7 +107,7 @@ def _row(file: str, number: int, line: str, last: bool, tally: Tally) -> tuple[_
         time_ns, comm, size = words[2 + 3 * place : 5 + 3 * place]
         try:
             compute_s, size_bytes = int(time_ns) * _NS, int(float(size))
-        except ValueError:
+        except (OverflowError, ValueError):
             raise MalformedFileError(
                 f"{file}, line {number}: the {stage} fields '{time_ns} {comm} {size}' are not a time in ns, a "
                 "collective and a size in bytes; write the file again"
