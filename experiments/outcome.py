@@ -67,8 +67,9 @@ class Outcome:
     """One collective on one fabric under one condition (``healthy`` or ``failure``).
 
     ``duration_s`` is the sum over phases of the slowest transfer's duration at its receiver, None unless all transfers
-    are complete; ``predicted_s`` is the fluid model's. ``slowdown`` is the duration over the healthy one minus 1, None
-    for the healthy run itself; ``expected_slowdown`` is the same of the predictions.
+    are complete; ``predicted_s`` is the fluid model's, ``collision_free_s`` the same if no flows shared a link between
+    leaf and spine (None on fabrics without spines and for runs with failures). ``slowdown`` is the duration over the
+    healthy one minus 1, None for the healthy run itself; ``expected_slowdown`` is the same of the predictions.
     """
 
     fabric: str
@@ -86,6 +87,7 @@ class Outcome:
     duration_s: float | None
     real_duration_s: float | None
     predicted_s: float | None
+    collision_free_s: float | None
     algbw_gbps: float | None
     busbw_gbps: float | None
     busbw_formula: str
@@ -221,6 +223,7 @@ def analyse(
         duration_s=duration_s,
         real_duration_s=real_s,
         predicted_s=completion_s(nominal),
+        collision_free_s=collision_free_s,
         algbw_gbps=rates.algbw_gbps if rates else None,
         busbw_gbps=rates.busbw_gbps if rates else None,
         busbw_formula=formula,
@@ -230,18 +233,7 @@ def analyse(
         outages=outages(record, detours),
         longest_gap_s=record.longest_gap_s,
         faithful=record.faithful,
-        notes=record.notes + _collision_note(completion_s(nominal), collision_free_s),
-    )
-
-
-def _collision_note(predicted_s: float | None, collision_free_s: float | None) -> tuple[str, ...]:
-    """What the hashed choice of spines costs, where it costs more than 2 %."""
-    if predicted_s is None or collision_free_s is None or predicted_s < 1.02 * collision_free_s:
-        return ()
-    return (
-        f"Collisions: flows that share a leaf-spine link by the path hash cost "
-        f"{predicted_s / collision_free_s - 1:.0%}; with paths that never collide {collision_free_s:.1f} s would be "
-        f"expected.",
+        notes=record.notes,
     )
 
 
