@@ -6,7 +6,6 @@ Runs inside the fabric's own namespaces (:mod:`emulator.daemon` makes them); eve
 from __future__ import annotations
 
 import os
-import resource
 import socket
 import threading
 import time
@@ -26,6 +25,7 @@ from emulator.devices import (
     shapes,
 )
 from emulator.errors import ControllerError, NotAFailureTargetError, PortTakenError
+from emulator.kernel import raise_open_files_limit
 from emulator.load import LoadWatch
 from emulator.openvswitch import OpenVSwitch, instances_for, kernel_datapath_available
 from emulator.probe import GapProbe, ProbeResult
@@ -46,7 +46,6 @@ Progress = Callable[[str], None]
 CONTROLLER_TIMEOUT_S = 30.0
 SELF_TEST_TIMEOUT_S = 10.0
 REPAIR_TIMEOUT_S = 10.0
-OPEN_FILES_PER_LINK = 8
 
 
 class Emulation:
@@ -99,7 +98,7 @@ class Emulation:
 
     def bring_up(self, progress: Progress) -> None:
         """Build, connect, route, shape and self-test the fabric; raises an EmulatorError for whatever fails."""
-        _allow_open_files(len(self.fabric.links) * OPEN_FILES_PER_LINK)
+        raise_open_files_limit()
         self._check_port_free()
         iperf3.version()
         with ExitStack() as stack:
@@ -172,9 +171,10 @@ class Emulation:
     def set_link(self, link_id: str, up: bool) -> dict[str, Any]:
         """Take a link down or up and wait until the controller has answered with new rules everywhere.
 
-        The result has ``link``, ``up``, ``changed`` and, if it changed, the seconds until the kernel had done it
-        (``set_s``), the controller had noticed (``detected_s``) and all switches had confirmed (``repaired_s``), and
-        the number of rules. Raises ControllerError when the controller does not answer in time.
+        The result has ``link``, ``up``, ``changed`` and, if it changed, the monotonic time of the change
+        (``changed_s``), the seconds until the kernel had done it (``set_s``), the controller had noticed
+        (``detected_s``) and all switches had confirmed (``repaired_s``), and the number of rules. Raises
+        ControllerError when the controller does not answer in time.
         """
         link = self.target(link_id)
         with self._lock:
@@ -202,6 +202,7 @@ class Emulation:
             "link": link_id,
             "up": up,
             "changed": True,
+            "changed_s": changed_s,
             "set_s": set_s,
             "detected_s": detected["t_s"] - changed_s,
             "repaired_s": repaired["t_s"] - changed_s,
@@ -388,15 +389,15 @@ class _FailureDriver:
     def _switch(self, up: bool) -> None:
         link_id = self._failure.link_id
         kind = EventKind.LINK_UP if up else EventKind.LINK_DOWN
-        changed_s = time.monotonic() - self._start_s
+        changed_s = time.monotonic()
         try:
             result = self._emulation.set_link(link_id, up)
         except Exception as error:
             self.events.append(Event(time.monotonic() - self._start_s, EventKind.NOTE, link_id, str(error)))
         else:
             # While the kernel takes a link down it still carries traffic; while it takes it up it may do so already.
-            changed_s += 0.0 if up else result.get("set_s", 0.0)
-        self.events.append(Event(changed_s, kind, link_id))
+            changed_s = result.get("changed_s", changed_s) + (0.0 if up else result.get("set_s", 0.0))
+        self.events.append(Event(changed_s - self._start_s, kind, link_id))
 
 
 def _probe_events(probed: ProbeResult | None, start_s: float) -> list[Event]:
@@ -404,10 +405,3 @@ def _probe_events(probed: ProbeResult | None, start_s: float) -> list[Event]:
         return []
     detail = f"longest gap {probed.longest_gap_s * 1000:.0f} ms; {probed.received} of {probed.sent} probes arrived"
     return [Event(probed.gap_start_s - start_s, EventKind.NOTE, "probe", detail)]
-
-
-def _allow_open_files(wanted: int) -> None:
-    """Raise this process's limit on open files as far as it may."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    target = max(soft, min(hard, max(wanted, 4096)))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))

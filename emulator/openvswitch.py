@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,6 +27,7 @@ from topologies.model import Fabric, Switch, SwitchKind
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 TOOLS = ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl", "ovs-appctl")
 MAX_BACKOFF_MS = 1000
+DEATH_CHECK_S = 0.25
 INACTIVITY_PROBE_MS = 5000
 
 
@@ -49,16 +51,17 @@ def kernel_datapath_available() -> bool:
     return done.returncode == 0 and Path("/sys/module/openvswitch").is_dir()
 
 
-def instance_of(switch: Switch, instances: int) -> int:
-    """Which of several ovs-vswitchd processes runs a switch: domains, rails and units are dealt out in turn.
+def deal_out(switches: Sequence[Switch], instances: int) -> list[list[Switch]]:
+    """Share switches among ovs-vswitchd processes: those of each kind in turn.
 
-    A GPU's switch and its NVSwitch stay together; neighbours in other processes cost nothing more, for every link is a
-    veth pair anyway.
+    Neighbours in different processes cost nothing more, for every link is a veth pair anyway. A process may get none.
     """
-    number = next(number for number in (switch.domain, switch.rail, switch.unit) if number >= 0)
-    if switch.kind in (SwitchKind.RAIL_LEAF, SwitchKind.RAIL_SPINE, SwitchKind.LEAF):
-        number += max(0, switch.unit)
-    return (number + max(0, switch.plane)) % instances
+    parts: list[list[Switch]] = [[] for _ in range(instances)]
+    dealt: Counter[SwitchKind] = Counter()
+    for switch in switches:
+        parts[dealt[switch.kind] % instances].append(switch)
+        dealt[switch.kind] += 1
+    return parts
 
 
 MOST_INSTANCES = 4
@@ -111,7 +114,7 @@ class OpenVSwitch:
                 self._spawn(name, ["ovsdb-server", str(database), f"--remote=p{self._database(number)}"])
             )
         for number, server in enumerate(self._servers):
-            self._wait_for_socket(self.directory / f"db{number}.sock", server, f"ovsdb-server{number}")
+            self._wait_for_socket(self.directory / _socket_name(number), server, f"ovsdb-server{number}")
             settings = ["other_config:flow-restore-wait=false"]
             if not self.kernel_datapath:
                 # Without it TCP between hosts hangs (ping works), and every packet is a trip of its own.
@@ -130,13 +133,12 @@ class OpenVSwitch:
         ports: dict[str, list[tuple[str, int]]] = {switch.id: [] for switch in fabric.switches}
         for switch_id, port in sorted(fabric.link_by_port):
             ports[switch_id].append((interface_name(switch_id, port), port))
-        parts = [
-            [switch for switch in fabric.switches if instance_of(switch, self._instances) == number]
-            for number in range(self._instances)
-        ]
+        parts = deal_out(fabric.switches, self._instances)
         with ThreadPoolExecutor(self._instances) as pool:
             made = [
-                pool.submit(self._create_part, number, part, ports, controller) for number, part in enumerate(parts)
+                pool.submit(self._create_part, number, part, ports, controller)
+                for number, part in enumerate(parts)
+                if part
             ]
             for one in made:
                 one.result()
@@ -192,18 +194,31 @@ class OpenVSwitch:
         self._servers.clear()
 
     def _database(self, number: int) -> str:
-        return f"unix:{self.directory}/db{number}.sock"
+        return f"unix:{self.directory}/{_socket_name(number)}"
 
     def _vsctl(self, number: int, *words: str) -> str:
         return self._run(["ovs-vsctl", f"--db={self._database(number)}", *words])
 
     def _run(self, command: list[str]) -> str:
+        """Output of a command; raises OpenVSwitchError if it fails, or as soon as a daemon it may wait for has died."""
         environment = {**os.environ, **self.environment}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        if done.returncode != 0:
-            message = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        ) as process:
+            while True:
+                try:
+                    output, errors = process.communicate(timeout=DEATH_CHECK_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    for number, switch in enumerate(self._switches):
+                        if switch.poll() is not None:
+                            process.kill()
+                            name = f"ovs-vswitchd{number}"
+                            raise OpenVSwitchError(f"{name} did not start: {self._last_words(name)}") from None
+        if process.returncode != 0:
+            message = errors.strip().splitlines() or [f"exit code {process.returncode}"]
             raise OpenVSwitchError(f"{command[0]} failed: {message[-1]}")
-        return done.stdout
+        return output
 
     def _spawn(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
         with open(self.directory / f"{name}.log", "wb") as log:
@@ -235,3 +250,8 @@ class OpenVSwitch:
         if "No space left" in text:
             raise CapacityError(f"{name} did not start, the disk is full: free some space in {self.directory.parent}")
         return f"{text} (log: {log})"
+
+
+def _socket_name(number: int) -> str:
+    """The first database has the name that Open vSwitch's programs look for by themselves."""
+    return "db.sock" if number == 0 else f"db{number}.sock"

@@ -143,7 +143,7 @@ class Iperf3Replay:
                         flow, process = key.data
                         if process is flow.server:
                             flow.server_ended_s = self._now_s()
-                        elif process.wait() != 0:
+                        elif process.wait() != 0 or _error(flow.client_output):
                             flow.server.kill()  # nobody will come any more; it would wait for its idle time-out
                         selector.unregister(key.fileobj)
                         os.close(key.fd)
@@ -157,8 +157,7 @@ class Iperf3Replay:
         transfer = flow.transfer
         report = iperf3.receiver_report(flow.server_output.read_text(errors="replace"))
         if report is None or flow.server_ended_s is None:
-            client_text = flow.client_output.read_text(errors="replace") if flow.client_output.exists() else ""
-            reason = flow.given_up or iperf3.error_text(client_text) or "iperf3 gave no measurement"
+            reason = flow.given_up or _error(flow.client_output) or "iperf3 gave no measurement"
             self.log.events.append(Event(self._now_s(), EventKind.TRANSFER_FAILED, str(transfer.id), reason))
             return TransferRecord(transfer.id, TransferStatus.FAILED, None, None, 0.0, flow.size_bytes, reason)
         start_s = max(0.0, flow.server_ended_s - report.duration_s)
@@ -171,3 +170,8 @@ class Iperf3Replay:
             reason, status, end_s = "", TransferStatus.COMPLETE, start_s + needed_s
         received = min(report.received_bytes, flow.size_bytes)
         return TransferRecord(transfer.id, status, start_s, end_s, received, flow.size_bytes, reason)
+
+
+def _error(output: Path) -> str:
+    """iperf3's own error in its output; its exit code is 0 even then."""
+    return iperf3.error_text(output.read_text(errors="replace")) if output.exists() else ""
