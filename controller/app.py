@@ -6,6 +6,7 @@ from both. Here messages become facts for the keeper, and its orders become mess
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +30,11 @@ from controller.keeper import AskPorts, Held, Identity, Keeper, Orders
 from controller.policy import RoutingPolicy
 from topologies.model import Fabric
 
-TICK_S = 0.05
+TICK_S = 0.01
+CALM_WINDOW = 16
+"""Orders under way at a time while traffic flows by local repair: one process forwards for all switches of an emulated
+fabric, and it forwards nothing while it works through a flood of rules."""
+
 _CHUNK_BYTES = 1 << 16
 
 
@@ -69,6 +74,7 @@ class ControllerApp(App):  # type: ignore[misc]
         self._fabric = fabric
         self._emit = emit
         self._connections: dict[str, _Connection] = {}
+        self._waiting: deque[Orders | AskPorts] = deque()
         self.keeper = Keeper(fabric, policy, emit, now_s)
 
     def start(self) -> Any:
@@ -195,9 +201,12 @@ class ControllerApp(App):  # type: ignore[misc]
     # Orders become messages
 
     def _send_orders(self) -> None:
-        """Send all orders first and the barriers after them, so that no switch waits for another's rules."""
-        barriers = []
-        for order in self.keeper.take():
+        """Send what the keeper wants sent, as far as not too much is under way."""
+        self._waiting.extend(self.keeper.take())
+        window = 0 if self.keeper.hurried else CALM_WINDOW
+        barriers: list[tuple[_Connection, Any]] = []
+        while self._waiting and not (window and self._under_way + len(barriers) >= window):
+            order = self._waiting.popleft()
             connection = self._connections.get(order.switch_id)
             if connection is None:
                 continue
@@ -210,8 +219,13 @@ class ControllerApp(App):  # type: ignore[misc]
             datapath.set_xid(barrier)
             connection.tokens[barrier.xid] = order.token
             barriers.append((connection, barrier))
+        # The barriers come after all orders, so that no switch waits for another's rules.
         for connection, barrier in barriers:
             _send(connection, [barrier])
+
+    @property
+    def _under_way(self) -> int:
+        return sum(len(connection.tokens) for connection in self._connections.values())
 
     def _connection_of(self, datapath: Any) -> _Connection | None:
         """The connection of a datapath; None if its switch is undeclared or has connected anew since."""

@@ -36,6 +36,10 @@ DRAIN_S = 1.0
 START_S = 3.0
 """How long a controller that has just started waits for all switches before it acts on what it knows."""
 
+CALM_S = 0.03
+"""With local repair, how long a change of links waits for more of the same failure before new routes are made: a dead
+switch is told as many dead links, and meanwhile nothing is lost."""
+
 ASK_AGAIN_S = 0.5
 """After a port has changed its switch is asked once more, in case a message was lost or overtaken."""
 
@@ -145,6 +149,7 @@ class Keeper:
         self._versions = {0}
         self._starting = True
         self._ready = False
+        self._detected_s: float | None = None
         self._partitioned = 0
         self._outbox: list[Orders | AskPorts] = []
 
@@ -164,6 +169,16 @@ class Keeper:
     def stage(self) -> Stage:
         """How far they are."""
         return self._change.stage
+
+    @property
+    def calming(self) -> bool:
+        """Whether a change of links is known and waits for more of the same failure; time will act on it."""
+        return self._detected_s is not None
+
+    @property
+    def hurried(self) -> bool:
+        """Whether traffic waits for the orders: at the start, and where switches do not repair by themselves."""
+        return not self._ready or not self.policy.local_repair
 
     @property
     def connected(self) -> list[str]:
@@ -233,7 +248,11 @@ class Keeper:
                     self._ask_s[end] = detected_s + ASK_AGAIN_S
         for link in concerned:
             self._judge(link, detected_s)
-        if self.links_down() != self._change.routes.failures.links:
+        if self._starting or self.links_down() == self._change.routes.failures.links:
+            return
+        if self.policy.local_repair:
+            self._detected_s = detected_s if self._detected_s is None else self._detected_s
+        else:
             self._retarget(detected_s)
 
     def confirm(self, switch_id: str, token: int) -> None:
@@ -263,6 +282,8 @@ class Keeper:
             del self._held_until_s[link_id]
         if freed and not self._starting:
             self._retarget(now_s)
+        if self._detected_s is not None and now_s - self._detected_s >= CALM_S:
+            self._retarget(self._detected_s)
         self._advance()
 
     # Failures
@@ -299,6 +320,7 @@ class Keeper:
     def _retarget(self, detected_s: float, always: bool = False) -> None:
         """Want the routes for what is broken now."""
         links_down = self.links_down()
+        self._detected_s = None
         if self._starting or (links_down == self._change.routes.failures.links and not always):
             return
         begun_s = self._now_s()

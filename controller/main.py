@@ -30,13 +30,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help=f"default {DEFAULT_LISTEN}")
     parser.add_argument("--seed", type=int, default=0, help="seed of the path hash (default 0)")
     parser.add_argument("--relay", default="source", help="who relays cross-rail traffic: source or destination")
+    parser.add_argument(
+        "--no-local-repair", dest="local_repair", action="store_false",
+        help="let the controller alone repair; without this switches send packets around dead ports by themselves",
+    )  # fmt: skip
     parsed = parser.parse_args(arguments)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _ended_by_signal)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(levelname)s: %(message)s")
     try:
         host, port = parse_address(parsed.listen)
-        policy = RoutingPolicy(relay_named(parsed.relay), parsed.seed)
+        policy = RoutingPolicy(relay_named(parsed.relay), parsed.seed, parsed.local_repair)
         fabric = read_fabric(Path(parsed.fabric))
         check_free(host, port)
         _run(fabric, policy, host, port)

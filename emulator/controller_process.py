@@ -57,6 +57,7 @@ class ControllerProcess:
         framework: str | None = None,
         python: str | None = None,
         seed: int = 0,
+        local_repair: bool = True,
         on_event: Callable[[ControllerEvent], None] | None = None,
     ) -> None:
         self.events: list[ControllerEvent] = []
@@ -68,6 +69,8 @@ class ControllerProcess:
         spec_path.write_text(json.dumps(spec.to_dict()))
         command = [python or controller_python(framework), "-m", "controller", "--fabric", str(spec_path)]
         command += ["--listen", f"127.0.0.1:{port}", "--seed", str(seed)]
+        if not local_repair:
+            command.append("--no-local-repair")
         environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT)}
         if framework:
             environment["RAILBED_FRAMEWORK"] = framework

@@ -193,6 +193,7 @@ def _emulate(
             framework=order["framework"],
             openflow_port=order["openflow_port"],
             seed=order["seed"],
+            local_repair=order["local_repair"],
         )
         emulation.bring_up(lambda text: reports.send({"progress": text}))
         server = ControlServer(run_dir, emulation)

@@ -61,11 +61,13 @@ class Emulation:
         framework: str | None = None,
         openflow_port: int = 6653,
         seed: int = 0,
+        local_repair: bool = True,
     ) -> None:
         self.fabric = build(spec)
         check_scale(self.fabric, scale)
         self.scale = scale
         self.seed = seed
+        self.local_repair = local_repair
         self.self_test = ""
         self.stages_s: dict[str, float] = {}
         self._run_dir = run_dir
@@ -105,7 +107,12 @@ class Emulation:
             stack.enter_context(machine_settings.raised(self._machine_namespace))
             progress("starting the controller")
             self._controller = ControllerProcess(
-                self.fabric.spec, self._run_dir.path, port=self._port, framework=self._framework, seed=self.seed
+                self.fabric.spec,
+                self._run_dir.path,
+                port=self._port,
+                framework=self._framework,
+                seed=self.seed,
+                local_repair=self.local_repair,
             )
             kernel_datapath = kernel_datapath_available()
             self._ovs = OpenVSwitch(self._run_dir.ovs_path, kernel_datapath, instances_for(kernel_datapath))
@@ -173,8 +180,9 @@ class Emulation:
 
         The result has ``link``, ``up``, ``changed`` and, if it changed, the monotonic time of the change
         (``changed_s``), the seconds until the kernel had done it (``set_s``), the controller had noticed
-        (``detected_s``) and all switches had confirmed (``repaired_s``), and the number of rules. Raises
-        ControllerError when the controller does not answer in time.
+        (``detected_s``) and all switches had confirmed (``repaired_s``), ``computed_s``, ``reaction_s`` (from the first
+        port message to the last confirmation) and the number of rules. Raises ControllerError when the controller does
+        not answer in time.
         """
         link = self.target(link_id)
         with self._lock:
@@ -205,7 +213,9 @@ class Emulation:
             "changed_s": changed_s,
             "set_s": set_s,
             "detected_s": detected["t_s"] - changed_s,
+            "computed_s": sum(event["computed_s"] for event in repairs),
             "repaired_s": repaired["t_s"] - changed_s,
+            "reaction_s": repaired["elapsed_s"],
             "rules_added": sum(event["rules_added"] for event in repairs),
             "rules_deleted": sum(event["rules_deleted"] for event in repairs),
         }

@@ -84,6 +84,11 @@ class RunningFabric:
         request = {"verb": "steady", "pairs": [list(pair) for pair in pairs], "window_s": window_s}
         return dict(self._request(request))
 
+    def measure_repair(self, link_id: str, src: str, dst: str, rate_per_s: int = 1000) -> dict[str, Any]:
+        """Fail a link and bring it back under a stream of datagrams; what the stream saw, and when who did what."""
+        request = {"verb": "measure-repair", "link": link_id, "src": src, "dst": dst, "rate_per_s": rate_per_s}
+        return dict(self._request(request))
+
     def run(
         self,
         schedule: Schedule,
@@ -143,6 +148,7 @@ def up(
     framework: str | None = None,
     openflow_port: int = DEFAULT_OPENFLOW_PORT,
     seed: int = 0,
+    local_repair: bool = True,
 ) -> RunningFabric:
     """Start a fabric in the background and return when it has passed its self-test.
 
@@ -170,7 +176,7 @@ def up(
         _clear(run_dir)
         try:
             run_dir.create()
-            return _start(run_dir, fabric, scale, progress, timeout_s, framework, openflow_port, seed)
+            return _start(run_dir, fabric, scale, progress, timeout_s, framework, openflow_port, seed, local_repair)
         except OSError as error:
             _clear(run_dir)
             raise CapacityError(f"the fabric's run directory {run_dir.path} cannot be written: {error}") from error
@@ -185,6 +191,7 @@ def _start(
     framework: str | None,
     openflow_port: int,
     seed: int,
+    local_repair: bool,
 ) -> RunningFabric:
     order = {
         "name": run_dir.name,
@@ -193,6 +200,7 @@ def _start(
         "framework": framework,
         "openflow_port": openflow_port,
         "seed": seed,
+        "local_repair": local_repair,
     }
     root = Path(__file__).resolve().parent.parent
     process = subprocess.Popen(

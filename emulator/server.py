@@ -11,6 +11,7 @@ from typing import Any
 from emulator.emulation import Emulation
 from emulator.errors import EmulatorError
 from emulator.hops import trace_probes
+from emulator.repair_probe import measure_repair
 from emulator.rundir import RunDir
 from emulator.wire import error_message, messages, record_to_dict, send
 from workloads.failures import LinkFailure
@@ -39,6 +40,9 @@ class ControlServer:
             "reach": lambda request, _progress, _cancelled: emulation.reach_all(request.get("timeout_s", 5.0)),
             "trace": self._trace,
             "steady": self._steady,
+            "measure-repair": lambda request, _progress, _cancelled: measure_repair(
+                emulation, request["link"], request["src"], request["dst"], request["rate_per_s"]
+            ),
             "run": self._run,
             "stop": self._stop,
         }

@@ -16,7 +16,7 @@ from controller.app import order_messages
 from controller.entries import Rule
 from controller.fake import AT, FakeFabric, Outcome, encoded_group, encoded_rule, ip_packet
 from controller.framework import PROTOCOL
-from controller.keeper import AskPorts, Held, Keeper, Orders, Stage
+from controller.keeper import CALM_S, AskPorts, Held, Keeper, Orders, Stage
 from controller.openflow import group_steps, rule_identity, steps
 from controller.policy import RoutingPolicy
 from controller.routing import Routes
@@ -134,11 +134,16 @@ class Driver:
                 self.to_keeper[end].append((link.port(end), up))
 
     def step(self) -> bool:
-        """One message at one switch, or one word to the keeper; False when nothing is under way."""
+        """One message at one switch, or one word to the keeper, or some time; False when nothing is under way."""
         busy = [switch_id for switch_id, queue in self.to_switch.items() if queue]
         telling = [switch_id for switch_id, words in self.to_keeper.items() if words]
         if not busy and not telling:
+            if self.keeper.calming:
+                self.advance(CALM_S)
+                return True
             return False
+        if self.random.random() < 0.05:
+            self.advance(0.01)
         if telling and (not busy or self.random.random() < len(telling) / (len(busy) + len(telling))):
             switch_id = self.random.choice(telling)
             word = self.to_keeper[switch_id].pop(0)

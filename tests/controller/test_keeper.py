@@ -314,3 +314,16 @@ def test_routes_of_the_keeper_are_the_pure_ones() -> None:
     pure = Routes(driver.fabric, driver.keeper.routes.failures)
     for src, dst in permutations(driver.fabric.gpus, 2):
         assert driver.keeper.routes.path(src, dst) == pure.path(src, dst)
+
+
+@pytest.mark.parametrize("local_repair", [True, False])
+def test_a_dead_switch_is_one_repair_where_switches_repair_by_themselves(local_repair: bool) -> None:
+    driver = started("rail-only 3x3 dual-homed", local_repair=local_repair)
+    links = [link.id for link in driver.fabric.links_of("rail0")]
+    for link_id in links:
+        driver.set_link(link_id, up=False)
+        if not local_repair:
+            driver.run()
+    driver.settle()
+    driver.check_converged()
+    assert len(events(driver, "repair")) == (1 if local_repair else len(links))

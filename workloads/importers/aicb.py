@@ -82,6 +82,9 @@ def read(source: Source, gpus: int | None) -> Reading:
         if section.ranks is None and n is not None:
             section.ranks = tuple(range(n))
     _note_iterations(sections, tally)
+    tally.rule(
+        "ranks are numbered as Megatron does it: tensor-parallel neighbours, then data-parallel ones, then stages"
+    )
     placed = _Placement(sections, n)
     programs = [
         Program(section.name, frozenset(section.ranks or ()), tuple(_calls(source.name, section, index, placed, tally)))
@@ -96,21 +99,22 @@ def _sections(file: str, text: str) -> Iterator[_Section]:
     section: _Section | None = None
     columns: list[str] = []
     ranks: tuple[int, ...] | None = None
-    name = "all ranks"
+    name, named = "all ranks", False
     lines = text.lstrip("\ufeff").split("\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         if line.startswith("["):
-            name, ranks = _ranks_line(file, number, line)
+            (name, ranks), named = _ranks_line(file, number, line), True
         elif _is_header(line):
             columns = line.strip().split(",")
             if not set(_COLUMNS) <= set(columns):
                 missing = ", ".join(sorted(set(_COLUMNS) - set(columns)))
                 raise MalformedFileError(f"{file}, line {number}: the header lacks {missing}; write the file again")
-            if section is not None:
-                yield section
-            section = _Section(name, ranks)
+            if named or section is None:  # a header alone goes on with the section
+                if section is not None:
+                    yield section
+                section, named = _Section(name, ranks), False
         elif section is None:
             raise MalformedFileError(f"{file}, line {number}: a row comes before the header; write the file again")
         else:

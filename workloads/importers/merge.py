@@ -205,7 +205,7 @@ def _resolved(program: Program, ranks: int | None, reading: Reading, strict: boo
 
 def _unplaced(programs: Sequence[Program]) -> tuple[Operation, ...]:
     """The operations of a single program whose number of ranks is not known: all but the groups."""
-    (program,) = programs if len(programs) == 1 else (programs[0],)
+    (program,) = programs
     operations = []
     for index, call in enumerate(program.calls):
         after = call.after if call.after is not None else tuple(range(max(0, index - 1), index))

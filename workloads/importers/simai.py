@@ -90,6 +90,10 @@ def read(source: Source, gpus: int | None, *, any_count: bool = False) -> Readin
         if not micro
         else "every collective of a micro-benchmark runs over all ranks"
     )
+    if not micro:
+        tally.rule(
+            "ranks are numbered as Megatron does it: tensor-parallel neighbours, then data-parallel ones, then stages"
+        )
     members = frozenset(range(n)) if n is not None else frozenset()
     return Reading(KIND, TITLE, (source.name,), (Program("all ranks", members, tuple(calls)),), ranks, tally)
 

@@ -159,3 +159,8 @@ def test_set_up_barriers_and_computing_are_set_aside(tmp_path: Path) -> None:
 def test_bad_files(tmp_path: Path, text: str, error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=sentence):
         workload(write_text(tmp_path / "w.csv", text))
+
+
+def test_a_header_alone_goes_on_with_the_section(tmp_path: Path) -> None:
+    found = workload(write_text(tmp_path / "w.csv", (HEADER + row("all_reduce")) * 2), gpus=4)
+    assert [(op.groups, op.after) for op in found.operations] == [(((0, 1), (2, 3)), ()), (((0, 1), (2, 3)), (0,))]

@@ -1,0 +1,107 @@
+"""How long traffic is interrupted when a link fails: a fast stream of datagrams, and the controller's own timeline."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from emulator.errors import EmulatorError
+from emulator.kernel import die_with_parent
+from topologies.addresses import ipv4
+from topologies.model import Gpu
+
+if TYPE_CHECKING:
+    from emulator.emulation import Emulation
+
+MAX_RATE_PER_S = 5000
+STEADY_S = 0.3
+"""How long the stream runs before the failure, after the repair and after the restore."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What a stream saw: datagrams sent, and (sent, received) of each that arrived, in monotonic seconds."""
+
+    sent: int
+    arrivals: tuple[tuple[float, float], ...]
+
+    def longest_gap(self) -> tuple[float, float] | None:
+        """(length, end) of the longest silence at the receiver; None with fewer than two arrivals."""
+        received = sorted(received for _, received in self.arrivals)
+        return max(((after - before, after) for before, after in pairwise(received)), default=None)
+
+
+class StreamProcess:
+    """The process that sends and receives; see :mod:`emulator.gap_stream`."""
+
+    def __init__(self, namespaces: dict[str, int], src: Gpu, dst: Gpu, rate_per_s: int) -> None:
+        fds = (namespaces[src.id], namespaces[dst.id])
+        order = {
+            "src_namespace_fd": fds[0],
+            "dst_namespace_fd": fds[1],
+            "address": ipv4(dst.domain, dst.rail),
+            "rate_per_s": rate_per_s,
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "emulator.gap_stream"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            pass_fds=fds, preexec_fn=die_with_parent,
+        )  # fmt: skip
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        if not self._process.stdout.readline():
+            raise EmulatorError(f"the stream from {src.id} to {dst.id} did not start")
+
+    def stop(self) -> Stream:
+        """End the stream and take what it saw."""
+        output, _ = self._process.communicate()
+        if self._process.returncode != 0:
+            raise EmulatorError(f"the probe stream ended with code {self._process.returncode}")
+        seen = json.loads(output)
+        return Stream(seen["sent"], tuple((sent, received) for sent, received in seen["arrivals"]))
+
+
+def measure_repair(emulation: Emulation, link_id: str, src_id: str, dst_id: str, rate_per_s: int) -> dict[str, Any]:
+    """Fail ``link_id`` and restore it under ``rate_per_s`` datagrams a second from ``src_id`` to ``dst_id``.
+
+    ``failure`` and ``restore`` of the result each have ``longest_gap_s``, ``sent`` and ``lost``. ``timeline`` has
+    seconds since the failure: ``detected_s``, ``repaired_s`` (the last switch has confirmed its rules),
+    ``traffic_back_s`` (the longest gap is over), and the durations ``computed_s`` and ``reaction_s`` (first port
+    message to last confirmation). JSON-ready. Raises UnknownElementError for unknown names, EmulatorError for an
+    impossible rate.
+    """
+    emulation.target(link_id)
+    src, dst = emulation.fabric.gpu(src_id), emulation.fabric.gpu(dst_id)
+    if src == dst or not 1 <= rate_per_s <= MAX_RATE_PER_S:
+        raise EmulatorError(
+            f"{rate_per_s} datagrams a second from {src_id} to {dst_id} cannot be sent: name two different GPUs and a "
+            f"rate from 1 to {MAX_RATE_PER_S}"
+        )
+    result: dict[str, Any] = {"link": link_id, "src": src_id, "dst": dst_id}
+    pause = threading.Event()
+    for up, name in ((False, "failure"), (True, "restore")):
+        process = StreamProcess(emulation.devices.namespaces, src, dst, rate_per_s)
+        pause.wait(STEADY_S)
+        changed_s = time.monotonic()
+        done = emulation.set_link(link_id, up)
+        pause.wait(STEADY_S)
+        stream = process.stop()
+        gap = stream.longest_gap()
+        result[name] = {
+            "longest_gap_s": gap and gap[0],
+            "sent": stream.sent,
+            "lost": stream.sent - len(stream.arrivals),
+        }
+        if not up:
+            result["timeline"] = {
+                **{key: done.get(key) for key in ("detected_s", "computed_s", "repaired_s", "reaction_s")},
+                "traffic_back_s": gap and gap[1] - changed_s,
+            }
+    return result
