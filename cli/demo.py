@@ -8,6 +8,7 @@ import click
 
 from cli.fabrics import need_root
 from cli.output import progress
+from cli.results_table import print_results
 
 
 @click.command("demo")
@@ -28,4 +29,6 @@ def command(results: Path) -> int:
     from experiments.demo import run_demo
 
     with progress() as show:
-        return run_demo(results, progress=show)
+        made = run_demo(results, show)
+    print_results(made)
+    return 0 if made.complete else 1

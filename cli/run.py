@@ -6,17 +6,12 @@ import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cli.fabrics import need_root
 from cli.output import json_option, print_json, progress
-
-if TYPE_CHECKING:
-    from experiments.run import Results
-
-PIPE_WIDTH = 200
+from cli.results_table import print_results
 
 
 @click.command("run")
@@ -51,25 +46,17 @@ def command(scenario: Path, backend: str | None, results_root: Path, as_json: bo
         need_root(f"run {scenario}")
     with ExitStack() as stack:
         show = stack.enter_context(progress())
-        chosen = simulator_backend
         if on_emulator:
             from experiments.emulated import emulator_backend
 
-            chosen = stack.enter_context(emulator_backend(show))
-        results = run_scenario(loaded, chosen, show, results_root=results_root, command=sys.argv)
+            live = stack.enter_context(emulator_backend(show))
+            results = run_scenario(
+                loaded, live, show, results_root=results_root, command=sys.argv, extra_provenance=live.provenance_now
+            )
+        else:
+            results = run_scenario(loaded, simulator_backend, show, results_root=results_root, command=sys.argv)
     if as_json:
         print_json({"folder": results.folder, "summary": json.loads((results.folder / "summary.json").read_text())})
     else:
-        _print_table(results)
+        print_results(results)
     return 0 if results.complete else 1
-
-
-def _print_table(results: Results) -> None:
-    from rich.console import Console
-
-    from experiments.tables import summary
-
-    # In a pipe a table that is cut at 80 columns would be useless.
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    console.print(summary(results.outcomes))
-    click.echo(f"results: {results.folder}\nreport: {results.report}")

@@ -18,6 +18,7 @@ from emulator.kernel import die_with_parent
 from topologies.model import FabricSpec
 
 ControllerEvent = dict[str, Any]
+PRIORITY = -10
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -35,6 +36,13 @@ def controller_python(framework: str | None) -> str:
     if not python.exists():
         raise MissingToolError("Ryu is not installed: run './railbed setup --ryu', or use os-ken, its continuation")
     return str(python)
+
+
+def _prepare() -> None:
+    """Between fork and exec: end with the parent, and be served before the traffic when a repair is due."""
+    die_with_parent()
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
 
 
 class ControllerProcess:
@@ -73,7 +81,7 @@ class ControllerProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=environment,
-                preexec_fn=die_with_parent,
+                preexec_fn=_prepare,
             )
         self._reader = threading.Thread(target=self._read, name="controller-events", daemon=True)
         self._reader.start()

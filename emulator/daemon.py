@@ -84,6 +84,7 @@ def _supervise(run_dir: RunDir, order: dict[str, Any], reports: _Reports) -> int
         supervisor_start_ticks=process_start_ticks(os.getpid()) or 0,
         boot_id=boot_id(),
         created_s=time.time(),
+        seed=order["seed"],
     )
     run_dir.write_state(state)
     netns.create(run_dir.namespace)

@@ -17,13 +17,14 @@ from emulator.errors import CapacityError
 from emulator.host_settings import HOST_SYSCTLS
 from emulator.kernel import inside_network_namespace, new_network_namespace
 from emulator.names import HOST_INTERFACE, check_names, interface_name, link_interfaces
-from emulator.shape import Shape, shape
-from emulator.shaping import Shaper
-from topologies.addresses import NETWORK_PREFIX_BITS, ipv4, mac
+from emulator.shape import Shape, shape, window_bytes
+from emulator.shaping import check_shapes, set_shapes
+from topologies.addresses import DOMAIN_PREFIX_BITS, NETWORK_PREFIX_BITS, ipv4, mac
 from topologies.model import Fabric, Gpu, Link, LinkKind
 from topologies.scale import Scale, link_rate_mbps
 
 MTU_BYTES = 1500
+IFA_F_NOPREFIXROUTE = 0x200
 
 
 @dataclass
@@ -44,7 +45,7 @@ class Devices:
         self.netlink.close()
 
 
-def create_devices(fabric: Fabric) -> Devices:
+def create_devices(fabric: Fabric, scale: Scale) -> Devices:
     """Make namespaces, veth pairs, addresses and routes for ``fabric``; everything is up when this returns.
 
     Must be called in the fabric's own network namespace. Raises CapacityError when the kernel has no room.
@@ -68,7 +69,7 @@ def create_devices(fabric: Fabric) -> Devices:
                 devices.index[message.get_attr("IFLA_IFNAME")] = message["index"]
                 netlink.link("set", index=message["index"], state="up")
         for gpu in fabric.gpus:
-            _configure_host(devices.namespaces[gpu.id], gpu)
+            _configure_host(devices.namespaces[gpu.id], gpu, _windows(fabric, scale, gpu))
     except (OSError, NetlinkError) as error:
         devices.close()
         if _code(error) in (errno.ENOMEM, errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOBUFS):
@@ -95,15 +96,29 @@ def _add_host_link(netlink: IPRoute, link: Link, namespace: int, gpu: Gpu) -> No
     )
 
 
-def _configure_host(namespace: int, gpu: Gpu) -> None:
-    """Address, route and kernel settings inside one GPU's namespace."""
+def _windows(fabric: Fabric, scale: Scale, gpu: Gpu) -> dict[str, int]:
+    """Largest TCP window by destination network: the GPU's own domain (NVLink), everybody else (NIC)."""
+    nic_mbps = scale.emulated_rate_mbps(fabric.spec.nic_rate_mbps / fabric.spec.uplinks)
+    nvlink_mbps = scale.emulated_rate_mbps(fabric.spec.nvlink_rate_mbps)
+    domain_network = ipv4(gpu.domain, 0)
+    return {
+        f"{domain_network}/{DOMAIN_PREFIX_BITS}": window_bytes(nvlink_mbps),
+        f"10.0.0.0/{NETWORK_PREFIX_BITS}": window_bytes(nic_mbps),
+    }
+
+
+def _configure_host(namespace: int, gpu: Gpu, windows: dict[str, int]) -> None:
+    """Address, routes and kernel settings inside one GPU's namespace."""
     with inside_network_namespace(namespace):
         write_sysctls(HOST_SYSCTLS)
         with IPRoute() as netlink:
             index = netlink.link_lookup(ifname=HOST_INTERFACE)[0]
             netlink.link("set", index=1, state="up")
-            netlink.addr("add", index=index, address=ipv4(gpu.domain, gpu.rail), prefixlen=NETWORK_PREFIX_BITS)
+            address = ipv4(gpu.domain, gpu.rail)
+            netlink.addr("add", index=index, address=address, prefixlen=NETWORK_PREFIX_BITS, flags=IFA_F_NOPREFIXROUTE)
             netlink.link("set", index=index, state="up")
+            for network, window in windows.items():
+                netlink.route("add", dst=network, oif=index, prefsrc=address, scope="link", metrics={"window": window})
 
 
 def write_sysctls(values: dict[str, str]) -> None:
@@ -129,16 +144,14 @@ def shape_links(devices: Devices, wanted: dict[str, Shape]) -> None:
 
     Must come after the interfaces were added to Open vSwitch, which deletes what it finds.
     """
-    shaper = Shaper(devices.netlink)
-    for name, one in wanted.items():
-        shaper.set(devices.index[name], one)
+    set_shapes(wanted)
     check_shaping(devices, wanted)
 
 
 def check_shaping(devices: Devices, wanted: dict[str, Shape]) -> None:
     """Raise ShapingError if the kernel's shaping of a named interface is not the wanted one."""
     by_index = {devices.index[name]: one for name, one in wanted.items()}
-    Shaper(devices.netlink).check(by_index, {devices.index[name]: name for name in wanted})
+    check_shapes(devices.netlink, by_index, {devices.index[name]: name for name in wanted})
 
 
 def set_link_up(devices: Devices, link: Link, up: bool) -> None:
@@ -154,11 +167,6 @@ def links_up(devices: Devices, links: Iterable[Link]) -> dict[str, bool]:
         for message in devices.netlink.get_links()
     }
     return {link.id: all(state.get(name, False) for name in link_interfaces(link)) for link in links}
-
-
-def transmitted_bytes(netlink: IPRoute) -> dict[int, int]:
-    """Bytes sent so far by every interface of the namespace, by index."""
-    return {message["index"]: message.get_attr("IFLA_STATS64")["tx_bytes"] for message in netlink.get_links()}
 
 
 def _code(error: Exception) -> int | None:

@@ -6,7 +6,6 @@ Runs inside the fabric's own namespaces (:mod:`emulator.daemon` makes them); eve
 from __future__ import annotations
 
 import os
-import resource
 import socket
 import threading
 import time
@@ -26,14 +25,15 @@ from emulator.devices import (
     shapes,
 )
 from emulator.errors import ControllerError, NotAFailureTargetError, PortTakenError
-from emulator.kernel import open_network_namespace
+from emulator.kernel import raise_open_files_limit
 from emulator.load import LoadWatch
-from emulator.openvswitch import OpenVSwitch, kernel_datapath_available
+from emulator.openvswitch import OpenVSwitch, instances_for, kernel_datapath_available
 from emulator.probe import GapProbe, ProbeResult
 from emulator.replay import Iperf3Replay
 from emulator.rundir import RunDir
 from emulator.sampler import DEFAULT_INTERVAL_S, LinkSampler
 from emulator.selftest import all_pairs, check_reachability, run_self_test
+from emulator.steady import run_steady_flows
 from topologies.builders import build
 from topologies.model import FabricSpec, Link, LinkKind
 from topologies.scale import Scale, check_scale
@@ -46,7 +46,6 @@ Progress = Callable[[str], None]
 CONTROLLER_TIMEOUT_S = 30.0
 SELF_TEST_TIMEOUT_S = 10.0
 REPAIR_TIMEOUT_S = 10.0
-OPEN_FILES_PER_LINK = 8
 
 
 class Emulation:
@@ -75,7 +74,6 @@ class Emulation:
         self._framework = framework
         self._port = openflow_port
         self._machine_namespace = machine_namespace
-        self._home_namespace = open_network_namespace()
         self._shapes = shapes(self.fabric, scale)
         self._lock = threading.Lock()
         self._devices: Devices | None = None
@@ -102,7 +100,7 @@ class Emulation:
 
     def bring_up(self, progress: Progress) -> None:
         """Build, connect, route, shape and self-test the fabric; raises an EmulatorError for whatever fails."""
-        _allow_open_files(len(self.fabric.links) * OPEN_FILES_PER_LINK)
+        raise_open_files_limit()
         self._check_port_free()
         iperf3.version()
         with ExitStack() as stack:
@@ -116,7 +114,8 @@ class Emulation:
                 seed=self.seed,
                 local_repair=self.local_repair,
             )
-            self._ovs = OpenVSwitch(self._run_dir.ovs_path, kernel_datapath_available())
+            kernel_datapath = kernel_datapath_available()
+            self._ovs = OpenVSwitch(self._run_dir.ovs_path, kernel_datapath, instances_for(kernel_datapath))
             self._timed("devices", progress, "making namespaces and links", self._create_devices)
             self._timed("open vswitch", progress, "starting Open vSwitch", self._ovs.start)
             self._timed("controller", progress, "waiting for the controller to listen", self._await_listening)
@@ -140,7 +139,7 @@ class Emulation:
                 raise PortTakenError(f"OpenFlow port {self._port} cannot be used in the fabric: {error}") from error
 
     def _create_devices(self) -> None:
-        self._devices = create_devices(self.fabric)
+        self._devices = create_devices(self.fabric, self.scale)
 
     def _await_listening(self) -> None:
         self.controller.wait_for(
@@ -179,9 +178,11 @@ class Emulation:
     def set_link(self, link_id: str, up: bool) -> dict[str, Any]:
         """Take a link down or up and wait until the controller has answered with new rules everywhere.
 
-        The result has ``link``, ``up``, ``changed`` and, if it changed, ``detected_s`` and ``repaired_s`` after the
-        change, ``computed_s``, ``reaction_s`` (from the first port message to the last confirmation) and the number of
-        rules. Raises ControllerError when the controller does not answer in time.
+        The result has ``link``, ``up``, ``changed`` and, if it changed, the monotonic time of the change
+        (``changed_s``), the seconds until the kernel had done it (``set_s``), the controller had noticed
+        (``detected_s``) and all switches had confirmed (``repaired_s``), ``computed_s``, ``reaction_s`` (from the first
+        port message to the last confirmation) and the number of rules. Raises ControllerError when the controller does
+        not answer in time.
         """
         link = self.target(link_id)
         with self._lock:
@@ -190,6 +191,7 @@ class Emulation:
             since = len(self.controller.events)
             changed_s = time.clock_gettime(time.CLOCK_MONOTONIC)
             set_link_up(self.devices, link, up)
+            set_s = time.clock_gettime(time.CLOCK_MONOTONIC) - changed_s
             detected = self.controller.wait_for(
                 lambda event: event["event"] == ("link-up" if up else "link-down") and event["link"] == link_id,
                 REPAIR_TIMEOUT_S,
@@ -208,6 +210,8 @@ class Emulation:
             "link": link_id,
             "up": up,
             "changed": True,
+            "changed_s": changed_s,
+            "set_s": set_s,
             "detected_s": detected["t_s"] - changed_s,
             "computed_s": sum(event["computed_s"] for event in repairs),
             "repaired_s": repaired["t_s"] - changed_s,
@@ -232,6 +236,8 @@ class Emulation:
             "datapath": "kernel" if self.ovs.kernel_datapath else "userspace",
             "open_vswitch": self.ovs.version,
             "controller": "running" if self.controller.alive() else "ended",
+            "seed": self.seed,
+            "local_repair": self.local_repair,
             "self_test": self.self_test,
             "stages_s": self.stages_s,
         }
@@ -258,12 +264,28 @@ class Emulation:
             "unreachable": [[src.id, dst.id] for src, dst in outcome.unreachable],
         }
 
+    def steady(self, pairs: Sequence[tuple[str, str]], window_s: float, cancelled: threading.Event) -> dict[str, Any]:
+        """Payload rate in Mbit/s of one long flow per pair of GPU ids, all at once, and the load meanwhile."""
+        named = [(self.fabric.gpu(src), self.fabric.gpu(dst)) for src, dst in pairs]
+        watch = LoadWatch(self.ovs.switch_pids())
+        try:
+            flows = run_steady_flows(self.devices.namespaces, named, window_s, self._run_dir.path, cancelled)
+        finally:
+            load = watch.stop()
+        return {
+            "rates_mbps": [flow.rate_mbps for flow in flows],
+            "switch_cores": load.switch_cores,
+            "switch_wait_share": load.switch_wait_share,
+            "machine_share": load.machine_share,
+            "overload": load.overload,
+        }
+
     def run(
         self,
         schedule: Schedule,
         failures: Sequence[LinkFailure],
         seed: int,
-        progress: Progress,
+        progress: Callable[[float], None],
         cancelled: threading.Event,
         interval_s: float = DEFAULT_INTERVAL_S,
     ) -> RunRecord:
@@ -275,8 +297,8 @@ class Emulation:
             self.target(failure.link_id)
         start_s = time.monotonic()
         events_before = len(self.controller.events)
-        watch = LoadWatch(self.ovs.pids())
-        sampler = LinkSampler(self.fabric, self.devices, self._home_namespace, start_s, interval_s)
+        watch = LoadWatch(self.ovs.switch_pids())
+        sampler = LinkSampler(self.fabric, start_s, interval_s)
         probe = self._start_probe(failures)
         drivers = [_FailureDriver(self, failure, start_s) for failure in failures]
         replay = Iperf3Replay(
@@ -309,7 +331,7 @@ class Emulation:
             transfers=tuple(replay.log.records),
             links=series,
             events=tuple(sorted(events, key=lambda event: event.t_s)),
-            faithful=load.faithful and not cancelled.is_set(),
+            faithful=not load.overload and not cancelled.is_set(),
             notes=tuple(notes),
             longest_gap_s=probed.longest_gap_s if probed else None,
         )
@@ -377,14 +399,17 @@ class _FailureDriver:
         self._switch(up=True)
 
     def _switch(self, up: bool) -> None:
+        link_id = self._failure.link_id
         kind = EventKind.LINK_UP if up else EventKind.LINK_DOWN
-        self.events.append(Event(time.monotonic() - self._start_s, kind, self._failure.link_id))
+        changed_s = time.monotonic()
         try:
-            self._emulation.set_link(self._failure.link_id, up)
+            result = self._emulation.set_link(link_id, up)
         except Exception as error:
-            self.events.append(
-                Event(time.monotonic() - self._start_s, EventKind.NOTE, self._failure.link_id, str(error))
-            )
+            self.events.append(Event(time.monotonic() - self._start_s, EventKind.NOTE, link_id, str(error)))
+        else:
+            # While the kernel takes a link down it still carries traffic; while it takes it up it may do so already.
+            changed_s = result.get("changed_s", changed_s) + (0.0 if up else result.get("set_s", 0.0))
+        self.events.append(Event(changed_s - self._start_s, kind, link_id))
 
 
 def _probe_events(probed: ProbeResult | None, start_s: float) -> list[Event]:
@@ -392,10 +417,3 @@ def _probe_events(probed: ProbeResult | None, start_s: float) -> list[Event]:
         return []
     detail = f"longest gap {probed.longest_gap_s * 1000:.0f} ms; {probed.received} of {probed.sent} probes arrived"
     return [Event(probed.gap_start_s - start_s, EventKind.NOTE, "probe", detail)]
-
-
-def _allow_open_files(wanted: int) -> None:
-    """Raise this process's limit on open files as far as it may."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    target = max(soft, min(hard, max(wanted, 4096)))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))

@@ -1,6 +1,6 @@
 """iperf3 as a tool: the words it is called with, and a reader that believes none of its habits.
 
-Measured habits (see docs/iperf3.md): one test at a time per server; ``-n`` is rounded up to the block; it ends when the
+Measured habits (docs/iperf3.md): one test at a time per server; ``-n`` is rounded up to the block and ends when the
 sender has queued its last byte; JSON can be doubled, trailed by text, contain ``-nan`` or only an error; exit code 0 is
 not success.
 """
@@ -19,20 +19,52 @@ from emulator.errors import MissingToolError
 BLOCK_BYTES = 8192
 """``-l``: what iperf3 reads and writes at once, and so the unit that sizes are rounded up to."""
 
+INTERVAL_S = 0.1
+"""``-i``: how often a server notes what it has received; its completion time is read from these notes."""
+
 CONNECT_TIMEOUT_MS = 5000
 IDLE_TIMEOUT_S = 15
-SEND_BUFFER_BYTES = 65_536
-"""``-w``: bounds what a sender has queued but the receiver has not got when the test ends."""
+
+START_S = 0.35
+"""What it takes to start a phase of 16 flows, measured: two programs each, and a connection (docs/iperf3.md)."""
+
 
 _NAN = re.compile(r"-?\bnan\b")
 
 
 @dataclass(frozen=True)
 class ReceiverReport:
-    """What an iperf3 server said: payload received, and the seconds from the test's start to its end."""
+    """What an iperf3 server said: payload received, and the seconds from the test's start to its end.
+
+    ``intervals`` are (start, end, payload bytes), in seconds since the test's start.
+    """
 
     received_bytes: int
     duration_s: float
+    intervals: tuple[tuple[float, float, int], ...] = ()
+
+    def time_of_byte_s(self, size_bytes: int) -> float | None:
+        """When the receiver had ``size_bytes``, in seconds since the test's start; None if it never had.
+
+        Within an interval the rate is taken as constant.
+        """
+        if self.received_bytes < size_bytes:
+            return None
+        total = 0
+        for first, last, received in self.intervals:
+            if total + received >= size_bytes and received:
+                return first + (last - first) * (size_bytes - total) / received
+            total += received
+        return self.duration_s
+
+    def received_between(self, start_s: float, end_s: float) -> float:
+        """Payload bytes received in a window; an interval across its border counts in proportion."""
+        total = 0.0
+        for first, last, received in self.intervals:
+            overlap = min(last, end_s) - max(first, start_s)
+            if overlap > 0:
+                total += received * overlap / (last - first)
+        return total
 
 
 def version() -> str:
@@ -43,21 +75,34 @@ def version() -> str:
     return words[1] if len(words) > 1 else "unknown"
 
 
-def rounded_bytes(size_bytes: int) -> int:
-    """``size_bytes`` rounded up to whole blocks, which is what iperf3 sends."""
-    return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
+def sent_bytes(size_bytes: int, buffer_bytes: int) -> int:
+    """What a sender is asked for so that its receiver gets ``size_bytes``: more by three buffers, in whole blocks.
+
+    iperf3 ends a test when the last byte is queued, and what is still on its way then is not counted.
+    """
+    return -(-(size_bytes + 3 * buffer_bytes) // BLOCK_BYTES) * BLOCK_BYTES
 
 
 def server_command(port: int) -> list[str]:
     """A server for one test that reports as JSON and does not wait for ever."""
-    return ["iperf3", "-s", "-1", "-p", str(port), "-J", "--idle-timeout", str(IDLE_TIMEOUT_S)]
-
-
-def client_command(address: str, port: int, size_bytes: int) -> list[str]:
-    """A client that sends ``size_bytes`` (whole blocks) to ``address``."""
     return [
-        "iperf3", "-c", address, "-p", str(port), "-n", str(rounded_bytes(size_bytes)), "-l", str(BLOCK_BYTES),
-        "-w", str(SEND_BUFFER_BYTES), "-J", "--connect-timeout", str(CONNECT_TIMEOUT_MS),
+        "iperf3", "-s", "-1", "-p", str(port), "-J", "--idle-timeout", str(IDLE_TIMEOUT_S), "-i", f"{INTERVAL_S:g}",
+    ]  # fmt: skip
+
+
+def client_command(address: str, port: int, size_bytes: int, buffer_bytes: int) -> list[str]:
+    """A client that gets ``size_bytes`` through to ``address``, with at most ``buffer_bytes`` queued at the sender."""
+    return [
+        "iperf3", "-c", address, "-p", str(port), "-n", str(sent_bytes(size_bytes, buffer_bytes)),
+        "-l", str(BLOCK_BYTES), "-w", str(buffer_bytes), "-J", "--connect-timeout", str(CONNECT_TIMEOUT_MS),
+    ]  # fmt: skip
+
+
+def timed_client_command(address: str, port: int, duration_s: float) -> list[str]:
+    """A client that sends to ``address`` for ``duration_s``, as fast as TCP lets it."""
+    return [
+        "iperf3", "-c", address, "-p", str(port), "-t", f"{duration_s:g}", "-i", "0", "-J",
+        "--connect-timeout", str(CONNECT_TIMEOUT_MS),
     ]  # fmt: skip
 
 
@@ -84,8 +129,18 @@ def receiver_report(text: str) -> ReceiverReport | None:
         total = value.get("end", {}).get("sum_received", {}) if isinstance(value.get("end"), dict) else {}
         received, duration = total.get("bytes"), total.get("seconds")
         if isinstance(received, (int, float)) and isinstance(duration, (int, float)) and duration > 0:
-            return ReceiverReport(int(received), float(duration))
+            return ReceiverReport(int(received), float(duration), _intervals(value))
     return None
+
+
+def _intervals(value: dict[str, Any]) -> tuple[tuple[float, float, int], ...]:
+    sums = [interval.get("sum", {}) for interval in value.get("intervals", []) if isinstance(interval, dict)]
+    return tuple(
+        (float(one["start"]), float(one["end"]), int(one["bytes"]))
+        for one in sums
+        if all(isinstance(one.get(key), (int, float)) for key in ("start", "end", "bytes"))
+        and one["end"] > one["start"]
+    )
 
 
 def error_text(text: str) -> str:

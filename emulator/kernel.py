@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -106,6 +107,12 @@ def mount_own_proc_and_sys() -> None:
     mount("proc", "/proc", "proc")
     unmount_lazily("/sys")
     mount("sysfs", "/sys", "sysfs")
+
+
+def raise_open_files_limit(wanted: int = 16_384) -> None:
+    """Raise this process's limit on open files to ``wanted``, or as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, wanted)), hard))
 
 
 def process_start_ticks(pid: int) -> int | None:

@@ -2,84 +2,84 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
-INTERVAL_S = 0.5
-BUSY_MACHINE_SHARE = 0.97
-BUSY_SAMPLES_SHARE = 0.5
-STOLEN_SHARE = 0.10
+MOST_WAIT_SHARE = 0.60
+MOST_STOLEN_SHARE = 0.10
 
 
 @dataclass(frozen=True)
 class Load:
-    """CPU use over a run. ``switch_core_share`` is Open vSwitch's, 1.0 being one core; the others are the machine's."""
+    """CPU use over a run.
 
-    switch_core_share: float
+    ``switch_cores`` is what the switch daemons used, in cores. They poll as long as there is traffic, so being busy
+    is no sign of overload; ``switch_wait_share`` is: the share of the time in which the worst of them wanted to run
+    and had to wait for a core. ``machine_share`` and ``stolen_share`` are of the whole machine.
+    """
+
+    switch_cores: float
+    switch_wait_share: float
     machine_share: float
     stolen_share: float
-    busy_samples_share: float
 
     @property
-    def faithful(self) -> bool:
-        """Whether the machine had time to spare: it was not fully busy for half of the run, nor robbed of its time."""
-        return self.busy_samples_share < BUSY_SAMPLES_SHARE and self.stolen_share < STOLEN_SHARE
+    def overload(self) -> str:
+        """Why the machine was too slow for this run to be believed; empty if it was not."""
+        if self.switch_wait_share > MOST_WAIT_SHARE:
+            return f"the switches had to wait for a core in {self.switch_wait_share:.0%} of the time"
+        if self.stolen_share > MOST_STOLEN_SHARE:
+            return f"{self.stolen_share:.0%} of the machine's time was taken by its host"
+        return ""
 
     def notes(self) -> list[str]:
         """Sentences for the result, the load first and then what makes it unfaithful."""
         notes = [
-            f"CPU: Open vSwitch {self.switch_core_share:.0%} of one core, machine {self.machine_share:.0%}, "
-            f"stolen {self.stolen_share:.0%}"
+            f"CPU: switches used {self.switch_cores:.2f} cores and waited {self.switch_wait_share:.0%} of the time, "
+            f"machine {self.machine_share:.0%} busy, {self.stolen_share:.0%} stolen"
         ]
-        if not self.faithful:
-            notes.append(
-                f"overloaded: the machine was fully busy in {self.busy_samples_share:.0%} of the samples "
-                f"and {self.stolen_share:.0%} of its time was stolen"
-            )
+        if self.overload:
+            notes.append(f"overloaded: {self.overload}")
         return notes
 
 
 class LoadWatch:
-    """Samples CPU times in a thread until stopped; ``switch_pids`` are the switch daemons'."""
+    """Takes the CPU's counters now and again when stopped; ``switch_pids`` are the switch daemons'."""
 
     def __init__(self, switch_pids: Sequence[int]) -> None:
-        self._switches = [psutil.Process(pid) for pid in switch_pids]
+        self._pids = tuple(switch_pids)
         self._started_s = time.monotonic()
-        self._switch_before_s = self._switch_cpu_s()
-        self._before = psutil.cpu_times()
-        self._busy: list[bool] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="load-watch", daemon=True)
-        self._thread.start()
+        self._switches = [_scheduled_s(pid) for pid in self._pids]
+        self._machine = psutil.cpu_times()
 
     def stop(self) -> Load:
-        """End the watch and sum it up."""
-        self._stop.set()
-        self._thread.join()
+        """Sum up what happened since this watch was made."""
         elapsed_s = max(1e-9, time.monotonic() - self._started_s)
-        after = psutil.cpu_times()
-        total_s = sum(after) - sum(self._before)
-        idle_s = after.idle - self._before.idle + after.iowait - self._before.iowait
-        stolen_s = after.steal - self._before.steal
+        ran_s, waited_s = 0.0, 0.0
+        for before, pid in zip(self._switches, self._pids, strict=True):
+            after = _scheduled_s(pid)
+            ran_s += after[0] - before[0]
+            waited_s = max(waited_s, after[1] - before[1])
+        after_machine = psutil.cpu_times()
+        total_s = sum(after_machine) - sum(self._machine)
+        idle_s = after_machine.idle - self._machine.idle + after_machine.iowait - self._machine.iowait
+        stolen_s = after_machine.steal - self._machine.steal
         return Load(
-            switch_core_share=(self._switch_cpu_s() - self._switch_before_s) / elapsed_s,
+            switch_cores=ran_s / elapsed_s,
+            switch_wait_share=waited_s / elapsed_s,
             machine_share=1 - idle_s / total_s if total_s else 0.0,
             stolen_share=stolen_s / total_s if total_s else 0.0,
-            busy_samples_share=sum(self._busy) / len(self._busy) if self._busy else 0.0,
         )
 
-    def _run(self) -> None:
-        psutil.cpu_percent(None)
-        while not self._stop.wait(INTERVAL_S):
-            self._busy.append(psutil.cpu_percent(None) >= 100 * BUSY_MACHINE_SHARE)
 
-    def _switch_cpu_s(self) -> float:
-        total_s = 0.0
-        for process in self._switches:
-            times = process.cpu_times()
-            total_s += times.user + times.system
-        return total_s
+def _scheduled_s(pid: int) -> tuple[float, float]:
+    """(seconds on a core, seconds waiting for one) of a process's main thread so far; zeros once it is gone."""
+    try:
+        ran_ns, waited_ns, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+    except (OSError, ValueError):
+        return 0.0, 0.0
+    return int(ran_ns) / 1e9, int(waited_ns) / 1e9

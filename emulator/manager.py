@@ -47,6 +47,7 @@ class RunningFabric:
         self.name = state.name
         self.spec = FabricSpec.from_dict(state.spec)
         self.scale = Scale(**state.scale)
+        self.seed = state.seed
         self._run_dir = RunDir(state.name)
 
     @property
@@ -78,6 +79,7 @@ class RunningFabric:
         """The hops that ``count`` marked probes really took, and what the port counters say of them."""
         return dict(self._request({"verb": "trace", "src": src, "dst": dst, "count": count}))
 
+<<<<<<< HEAD
     def path(self, src: str, dst: str, count: int = 3) -> dict[str, Any]:
         """The declared path, the one by the installed rules and the one that ``count`` probes took."""
         return dict(self._request({"verb": "path", "src": src, "dst": dst, "count": count}))
@@ -85,6 +87,12 @@ class RunningFabric:
     def rules(self, switch: str | None = None) -> dict[str, Any]:
         """Installed flows and groups by switch id: of one switch with counters, or of all."""
         return dict(self._request({"verb": "rules", "switch": switch}))
+=======
+    def steady(self, pairs: Sequence[tuple[str, str]], window_s: float = 10.0) -> dict[str, Any]:
+        """Payload rate of one long flow per pair of GPU ids, all at once, over ``window_s``."""
+        request = {"verb": "steady", "pairs": [list(pair) for pair in pairs], "window_s": window_s}
+        return dict(self._request(request))
+>>>>>>> lead
 
     def measure_repair(self, link_id: str, src: str, dst: str, rate_per_s: int = 1000) -> dict[str, Any]:
         """Fail a link and bring it back under a stream of datagrams; what the stream saw, and when who did what."""
@@ -96,9 +104,12 @@ class RunningFabric:
         schedule: Schedule,
         failures: Sequence[LinkFailure] = (),
         seed: int = 0,
-        progress: Progress | None = None,
+        progress: Callable[[float], None] | None = None,
     ) -> RunRecord:
-        """Replay a schedule while links fail as planned. Ctrl-C cancels it on the fabric too."""
+        """Replay a schedule while links fail as planned; ``progress`` is told the share done.
+
+        Ctrl-C cancels it on the fabric too.
+        """
         request = {
             "verb": "run",
             "schedule": schedule.to_dict(),
@@ -111,7 +122,7 @@ class RunningFabric:
         """Take the fabric down."""
         down(self.name)
 
-    def _request(self, request: dict[str, Any], progress: Progress | None = None) -> Any:
+    def _request(self, request: dict[str, Any], progress: Callable[[Any], None] | None = None) -> Any:
         with socket.socket(socket.AF_UNIX) as connection:
             try:
                 connection.connect(str(self._run_dir.socket_path))

@@ -12,17 +12,22 @@ import shutil
 import socket
 import subprocess
 import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 from emulator.errors import CapacityError, MissingToolError, OpenVSwitchError
 from emulator.kernel import die_with_parent
 from emulator.names import interface_name
-from topologies.model import Fabric
+from emulator.processes import end
+from topologies.model import Fabric, Switch, SwitchKind
 
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 TOOLS = ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl", "ovs-appctl")
 MAX_BACKOFF_MS = 1000
+DEATH_CHECK_S = 0.25
 INACTIVITY_PROBE_MS = 5000
 
 
@@ -46,88 +51,125 @@ def kernel_datapath_available() -> bool:
     return done.returncode == 0 and Path("/sys/module/openvswitch").is_dir()
 
 
-class OpenVSwitch:
-    """One private pair of ovsdb-server and ovs-vswitchd in the calling process's network namespace."""
+def deal_out(switches: Sequence[Switch], instances: int) -> list[list[Switch]]:
+    """Share switches among ovs-vswitchd processes: those of each kind in turn.
 
-    def __init__(self, directory: Path, kernel_datapath: bool) -> None:
+    Neighbours in different processes cost nothing more, for every link is a veth pair anyway. A process may get none.
+    """
+    parts: list[list[Switch]] = [[] for _ in range(instances)]
+    dealt: Counter[SwitchKind] = Counter()
+    for switch in switches:
+        parts[dealt[switch.kind] % instances].append(switch)
+        dealt[switch.kind] += 1
+    return parts
+
+
+MOST_INSTANCES = 4
+
+
+def instances_for(kernel_datapath: bool) -> int:
+    """How many ovs-vswitchd processes to run: one on the kernel's datapath, else one per core up to four."""
+    return 1 if kernel_datapath else min(MOST_INSTANCES, os.cpu_count() or 1)
+
+
+class OpenVSwitch:
+    """A private Open vSwitch in the calling process's network namespace: one or several pairs of its two daemons.
+
+    The userspace datapath does all its work in one thread, so one ovs-vswitchd runs per core, each with a database and
+    a part of the switches. They share a run directory; ``ovs-ofctl`` finds every switch there.
+    """
+
+    def __init__(self, directory: Path, kernel_datapath: bool, instances: int) -> None:
         self.directory = directory
         self.kernel_datapath = kernel_datapath
         self.version = ""
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._instances = instances
+        self._servers: list[subprocess.Popen[bytes]] = []
+        self._switches: list[subprocess.Popen[bytes]] = []
 
     @property
     def datapath_type(self) -> str:
-        """Open vSwitch's name of the datapath in use."""
-        return "system" if self.kernel_datapath else "netdev"
+        """Open vSwitch's name of the datapath in use.
+
+        "dummy" is the userspace datapath ("netdev") but for one thing: a switch's own local port is no tap device.
+        Nobody uses those ports; as devices they would be polled all the time and could not exist in two processes.
+        """
+        return "system" if self.kernel_datapath else "dummy"
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that make Open vSwitch's programs talk to this pair and to no other."""
+        """Variables that make Open vSwitch's programs talk to this instance and to no other."""
         directory = str(self.directory)
         return {"OVS_RUNDIR": directory, "OVS_LOGDIR": directory, "OVS_DBDIR": directory, "OVS_SYSCONFDIR": directory}
 
-    @property
-    def database(self) -> str:
-        """Address of the database."""
-        return f"unix:{self.directory}/db.sock"
-
     def start(self) -> None:
-        """Start both daemons and wait until they answer; raises OpenVSwitchError with the log's last line."""
+        """Start all daemons and wait until they answer; raises OpenVSwitchError with the log's last line."""
         check_tools()
-        database = self.directory / "conf.db"
-        self._run(["ovsdb-tool", "create", str(database), str(SCHEMA)])
-        self._spawn(["ovsdb-server", str(database), f"--remote=p{self.database}"], "ovsdb-server")
-        self._wait_for_socket(self.directory / "db.sock", "ovsdb-server")
-        settings = ["other_config:flow-restore-wait=false"]
-        if not self.kernel_datapath:
-            # Without it TCP between hosts hangs (ping works), and every packet is a trip of its own.
-            settings.append("other_config:userspace-tso-enable=true")
-        self.vsctl("--no-wait", "--", "init", "--", "set", "Open_vSwitch", ".", *settings)
-        self._spawn(["ovs-vswitchd", self.database], "ovs-vswitchd", GLIBC_TUNABLES="glibc.malloc.tcache_count=127")
         self.version = self._run(["ovs-vswitchd", "--version"]).split()[3]
+        for number in range(self._instances):
+            database = self.directory / f"conf{number}.db"
+            self._run(["ovsdb-tool", "create", str(database), str(SCHEMA)])
+            name = f"ovsdb-server{number}"
+            self._servers.append(
+                self._spawn(name, ["ovsdb-server", str(database), f"--remote=p{self._database(number)}"])
+            )
+        for number, server in enumerate(self._servers):
+            self._wait_for_socket(self.directory / _socket_name(number), server, f"ovsdb-server{number}")
+            settings = ["other_config:flow-restore-wait=false"]
+            if not self.kernel_datapath:
+                # Without it TCP between hosts hangs (ping works), and every packet is a trip of its own.
+                settings.append("other_config:userspace-tso-enable=true")
+            self._vsctl(number, "--no-wait", "--", "init", "--", "set", "Open_vSwitch", ".", *settings)
+            command = ["ovs-vswitchd", self._database(number)]
+            if not self.kernel_datapath:
+                command.append("--enable-dummy")
+            self._switches.append(self._spawn(f"ovs-vswitchd{number}", command))
 
     def create_bridges(self, fabric: Fabric, controller: str) -> None:
-        """Make all switches of ``fabric`` with their ports in one transaction, then check the port numbers.
+        """Make all switches of ``fabric`` with their ports, one transaction per process, and check the port numbers.
 
         ``controller`` is an OpenFlow target such as ``tcp:127.0.0.1:6653``.
         """
-        wanted: dict[str, int] = {}
-        words: list[str] = []
         ports: dict[str, list[tuple[str, int]]] = {switch.id: [] for switch in fabric.switches}
         for switch_id, port in sorted(fabric.link_by_port):
-            name = interface_name(switch_id, port)
-            ports[switch_id].append((name, port))
-            wanted[name] = port
-        for switch in fabric.switches:
+            ports[switch_id].append((interface_name(switch_id, port), port))
+        parts = deal_out(fabric.switches, self._instances)
+        with ThreadPoolExecutor(self._instances) as pool:
+            made = [
+                pool.submit(self._create_part, number, part, ports, controller)
+                for number, part in enumerate(parts)
+                if part
+            ]
+            for one in made:
+                one.result()
+
+    def _create_part(
+        self, number: int, switches: Sequence[Switch], ports: Mapping[str, Sequence[tuple[str, int]]], controller: str
+    ) -> None:
+        words: list[str] = []
+        for switch in switches:
             bridge = switch.id
             words += ["--", "add-br", bridge, "--", "set", "Bridge", bridge, "fail_mode=secure",
                       f"datapath_type={self.datapath_type}", "protocols=OpenFlow13",
                       f"other_config:datapath-id={switch.dpid:016x}", "other_config:disable-in-band=true",
-                      f"other_config:dp-desc={bridge}"]  # fmt: skip
+                      f"other_config:dp-desc={bridge}", "--", f"--id=@{bridge}", "create", "Controller",
+                      f"target=\"{controller}\"", f"max_backoff={MAX_BACKOFF_MS}",
+                      f"inactivity_probe={INACTIVITY_PROBE_MS}", "--", "set", "Bridge", bridge,
+                      f"controller=@{bridge}"]  # fmt: skip
             for name, port in ports[bridge]:
                 words += ["--", "add-port", bridge, name, "--", "set", "Interface", name, f"ofport_request={port}"]
-            words += ["--", "set-controller", bridge, controller]
-        self.vsctl("--timeout=60", *words)
-        words = []
-        for switch in fabric.switches:
-            words += ["--", "set", "Controller", switch.id, f"max_backoff={MAX_BACKOFF_MS}",
-                      f"inactivity_probe={INACTIVITY_PROBE_MS}"]  # fmt: skip
-        self.vsctl("--timeout=60", *words)
-        self._check_ports(wanted)
+        self._vsctl(number, "--timeout=60", *words)
+        self._check_ports(number, {name: port for switch in switches for name, port in ports[switch.id]})
 
-    def _check_ports(self, wanted: dict[str, int]) -> None:
+    def _check_ports(self, number: int, wanted: Mapping[str, int]) -> None:
         """A port number is only a request to Open vSwitch, so compare with what it gave."""
-        table = self.vsctl("--format=csv", "--columns=name,ofport,error", "list", "Interface")
+        table = self._vsctl(number, "--format=csv", "--columns=name,ofport,error", "list", "Interface")
         rows = {row[0]: (row[1], row[2]) for row in csv.reader(io.StringIO(table)) if len(row) == 3}
         for name, port in wanted.items():
-            number, error = rows.get(name, ("none", ""))
-            if number != str(port):
-                reason = error if error not in ("", "[]") else f"it gave {number}"
+            given, error = rows.get(name, ("none", ""))
+            if given != str(port):
+                reason = error if error not in ("", "[]") else f"it gave {given}"
                 raise OpenVSwitchError(f"Open vSwitch did not give port {name} the number {port}: {reason}")
-
-    def vsctl(self, *words: str) -> str:
-        """Run ovs-vsctl on this database; its output. Raises OpenVSwitchError with its message."""
-        return self._run(["ovs-vsctl", f"--db={self.database}", *words])
 
     def ofctl(self, *words: str) -> str:
         """Run ovs-ofctl (OpenFlow 1.3); its output. Raises OpenVSwitchError with its message."""
@@ -138,48 +180,65 @@ class OpenVSwitch:
         return self._run(["ovs-appctl", "-t", "ovs-vswitchd", *words])
 
     def alive(self) -> bool:
-        """Whether both daemons still run."""
-        return len(self._processes) == 2 and all(process.poll() is None for process in self._processes)
+        """Whether all daemons still run."""
+        running = [*self._servers, *self._switches]
+        return len(running) == 2 * self._instances and all(process.poll() is None for process in running)
 
-    def pids(self) -> list[int]:
-        """Process ids of the daemons."""
-        return [process.pid for process in self._processes]
+    def switch_pids(self) -> list[int]:
+        """Process ids of the switch daemons."""
+        return [process.pid for process in self._switches]
 
     def stop(self) -> None:
-        """End both daemons; safe to call twice.
+        """End all daemons; safe to call twice.
 
         They are killed: an orderly end would take bridge after bridge apart, and nothing of them is kept anyway.
         """
-        for process in self._processes:
-            process.kill()
-        for process in self._processes:
-            process.wait()
-        self._processes.clear()
+        end([*self._switches, *self._servers])
+        self._switches.clear()
+        self._servers.clear()
+
+    def _database(self, number: int) -> str:
+        return f"unix:{self.directory}/{_socket_name(number)}"
+
+    def _vsctl(self, number: int, *words: str) -> str:
+        return self._run(["ovs-vsctl", f"--db={self._database(number)}", *words])
 
     def _run(self, command: list[str]) -> str:
+        """Output of a command; raises OpenVSwitchError if it fails, or as soon as a daemon it may wait for has died."""
         environment = {**os.environ, **self.environment}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        if done.returncode != 0:
-            message = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        ) as process:
+            while True:
+                try:
+                    output, errors = process.communicate(timeout=DEATH_CHECK_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    for number, switch in enumerate(self._switches):
+                        if switch.poll() is not None:
+                            process.kill()
+                            name = f"ovs-vswitchd{number}"
+                            raise OpenVSwitchError(f"{name} did not start: {self._last_words(name)}") from None
+        if process.returncode != 0:
+            message = errors.strip().splitlines() or [f"exit code {process.returncode}"]
             raise OpenVSwitchError(f"{command[0]} failed: {message[-1]}")
-        return done.stdout
+        return output
 
-    def _spawn(self, command: list[str], name: str, **variables: str) -> None:
+    def _spawn(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
         with open(self.directory / f"{name}.log", "wb") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    [*command, "--no-chdir", f"--pidfile={self.directory}/{name}.pid", "-vconsole:warn"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={**os.environ, **self.environment, **variables},
-                    preexec_fn=die_with_parent,
-                )
+            return subprocess.Popen(
+                [*command, "--no-chdir", f"--pidfile={self.directory}/{name}.pid", "-vconsole:warn"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.environment},
+                preexec_fn=die_with_parent,
             )
 
-    def _wait_for_socket(self, path: Path, name: str, timeout_s: float = 10.0) -> None:
+    def _wait_for_socket(
+        self, path: Path, process: subprocess.Popen[bytes], name: str, timeout_s: float = 10.0
+    ) -> None:
         deadline = time.monotonic() + timeout_s
-        process = self._processes[-1]
         while process.poll() is None and time.monotonic() < deadline:
             with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
                 probe.connect(str(path))
@@ -195,3 +254,8 @@ class OpenVSwitch:
         if "No space left" in text:
             raise CapacityError(f"{name} did not start, the disk is full: free some space in {self.directory.parent}")
         return f"{text} (log: {log})"
+
+
+def _socket_name(number: int) -> str:
+    """The first database has the name that Open vSwitch's programs look for by themselves."""
+    return "db.sock" if number == 0 else f"db{number}.sock"

@@ -9,22 +9,21 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from emulator import iperf3
-from emulator.errors import InterruptedRunError, ReplayError
-from emulator.kernel import die_with_parent
+from emulator.errors import ReplayError
+from emulator.processes import await_listening, check_cancelled, end, spawn
 from topologies.addresses import ipv4
 from topologies.model import Fabric
 from topologies.scale import Scale
-from workloads.records import COMPLETE_SHARE, Event, EventKind, TransferRecord, TransferStatus
+from workloads.records import Event, EventKind, TransferRecord, TransferStatus
 from workloads.schedule import Schedule, Transfer
 
 FIRST_PORT = 5201
-LISTEN_TIMEOUT_S = 10.0
-TCP_LISTEN = "0A"
+NIC_BUFFER_BYTES = 32_768
+NVLINK_BUFFER_BYTES = 262_144
 SPARE_S = 20.0
 SLOWEST_SHARE = 1 / 16
 """A transfer may run at this share of its NIC's rate before it is given up, plus SPARE_S."""
@@ -68,7 +67,7 @@ class Iperf3Replay:
         directory: Path,
         start_s: float,
         cancelled: threading.Event,
-        progress: Callable[[str], None],
+        progress: Callable[[float], None],
     ) -> None:
         if schedule.ranks > len(fabric.gpus):
             raise ReplayError(
@@ -91,7 +90,7 @@ class Iperf3Replay:
         """
         phases = self._schedule.phases()
         for number, phase in enumerate(phases):
-            self._progress(f"{self._schedule.name}: phase {number + 1} of {len(phases)}")
+            self._progress(number / len(phases))
             self.log.events.append(Event(self._now_s(), EventKind.PHASE_START, str(number)))
             with tempfile.TemporaryDirectory(dir=self._directory) as directory:
                 self._run_phase(phase, Path(directory))
@@ -106,61 +105,27 @@ class Iperf3Replay:
         try:
             for offset, transfer in enumerate(phase):
                 flows.append(self._start_server(transfer, FIRST_PORT + offset, directory))
-            self._await_listening(flows)
+            await_listening([(flow.server, flow.port) for flow in flows], self._cancelled)
             for flow in flows:
                 self._start_client(flow)
             self._await_end(flows)
         finally:
-            for flow in flows:
-                for process in flow.processes():
-                    if process.poll() is None:
-                        process.kill()
-                for process in flow.processes():
-                    process.wait()
+            end([process for flow in flows for process in flow.processes()])
         self.log.records.extend(self._record(flow) for flow in flows)
-
-    def _spawn(self, command: list[str], gpu_id: str, output: Path) -> subprocess.Popen[bytes]:
-        namespace = self._namespaces[gpu_id]
-        with open(output, "wb") as sink:
-            return subprocess.Popen(
-                ["nsenter", f"--net=/proc/self/fd/{namespace}", *command],
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                pass_fds=(namespace,),
-                preexec_fn=die_with_parent,
-            )
 
     def _start_server(self, transfer: Transfer, port: int, directory: Path) -> _Flow:
         output = directory / f"{transfer.id}.server"
         dst = self._fabric.gpu_of_rank(transfer.dst)
-        size_bytes = iperf3.rounded_bytes(self._scale.emulated_bytes(transfer.size_bytes))
-        server = self._spawn(iperf3.server_command(port), dst.id, output)
+        size_bytes = self._scale.emulated_bytes(transfer.size_bytes)
+        server = spawn(iperf3.server_command(port), self._namespaces[dst.id], output)
         return _Flow(transfer, size_bytes, port, server, output, directory / f"{transfer.id}.client")
 
     def _start_client(self, flow: _Flow) -> None:
         src = self._fabric.gpu_of_rank(flow.transfer.src)
         dst = self._fabric.gpu_of_rank(flow.transfer.dst)
-        command = iperf3.client_command(ipv4(dst.domain, dst.rail), flow.port, flow.size_bytes)
-        flow.client = self._spawn(command, src.id, flow.client_output)
-
-    def _await_listening(self, flows: Sequence[_Flow]) -> None:
-        """Wait until every server listens on its port; the kernel's socket table of its namespace says so."""
-        deadline = time.monotonic() + LISTEN_TIMEOUT_S
-        waiting = list(flows)
-        while waiting:
-            waiting = [flow for flow in waiting if not _listens(flow.server.pid, flow.port)]
-            if not waiting:
-                return
-            for flow in waiting:
-                if flow.server.poll() is not None:
-                    text = iperf3.error_text(flow.server_output.read_text(errors="replace"))
-                    raise ReplayError(
-                        f"the iperf3 server for port {flow.port} ended before it listened: {text or 'no message'}"
-                    )
-            if time.monotonic() > deadline:
-                raise ReplayError(f"{len(waiting)} iperf3 servers do not listen after {LISTEN_TIMEOUT_S:g} s")
-            self._check_cancelled(0.005)
+        buffer_bytes = NVLINK_BUFFER_BYTES if src.domain == dst.domain else NIC_BUFFER_BYTES
+        command = iperf3.client_command(ipv4(dst.domain, dst.rail), flow.port, flow.size_bytes, buffer_bytes)
+        flow.client = spawn(command, self._namespaces[src.id], flow.client_output)
 
     def _await_end(self, flows: Sequence[_Flow]) -> None:
         """Wait until every process has ended or its transfer's deadline has passed."""
@@ -173,12 +138,12 @@ class Iperf3Replay:
                     selector.register(os.pidfd_open(process.pid), selectors.EVENT_READ, (flow, process))
             try:
                 while selector.get_map() and time.monotonic() < deadline:
-                    self._check_cancelled(0)
+                    check_cancelled(self._cancelled, 0)
                     for key, _ in selector.select(0.1):
                         flow, process = key.data
                         if process is flow.server:
                             flow.server_ended_s = self._now_s()
-                        elif process.wait() != 0:
+                        elif process.wait() != 0 or _error(flow.client_output):
                             flow.server.kill()  # nobody will come any more; it would wait for its idle time-out
                         selector.unregister(key.fileobj)
                         os.close(key.fd)
@@ -192,36 +157,21 @@ class Iperf3Replay:
         transfer = flow.transfer
         report = iperf3.receiver_report(flow.server_output.read_text(errors="replace"))
         if report is None or flow.server_ended_s is None:
-            client_text = flow.client_output.read_text(errors="replace") if flow.client_output.exists() else ""
-            reason = flow.given_up or iperf3.error_text(client_text) or "iperf3 gave no measurement"
+            reason = flow.given_up or _error(flow.client_output) or "iperf3 gave no measurement"
             self.log.events.append(Event(self._now_s(), EventKind.TRANSFER_FAILED, str(transfer.id), reason))
             return TransferRecord(transfer.id, TransferStatus.FAILED, None, None, 0.0, flow.size_bytes, reason)
-        start_s = flow.server_ended_s - report.duration_s
-        share = report.received_bytes / flow.size_bytes
-        complete = share >= COMPLETE_SHARE and not flow.given_up
-        reason = "" if complete else flow.given_up or f"the receiver had {share:.1%} when the sender ended"
-        return TransferRecord(
-            transfer.id,
-            TransferStatus.COMPLETE if complete else TransferStatus.INCOMPLETE,
-            max(0.0, start_s),
-            flow.server_ended_s,
-            report.received_bytes,
-            flow.size_bytes,
-            reason,
-        )
-
-    def _check_cancelled(self, wait_s: float) -> None:
-        if self._cancelled.wait(wait_s):
-            raise InterruptedRunError("the run was interrupted; what was measured before is kept")
+        start_s = max(0.0, flow.server_ended_s - report.duration_s)
+        needed_s = report.time_of_byte_s(flow.size_bytes)
+        if needed_s is None:
+            share = report.received_bytes / flow.size_bytes
+            reason = flow.given_up or f"the receiver had {share:.1%} when the sender ended"
+            status, end_s = TransferStatus.INCOMPLETE, flow.server_ended_s
+        else:
+            reason, status, end_s = "", TransferStatus.COMPLETE, start_s + needed_s
+        received = min(report.received_bytes, flow.size_bytes)
+        return TransferRecord(transfer.id, status, start_s, end_s, received, flow.size_bytes, reason)
 
 
-def _listens(pid: int, port: int) -> bool:
-    """Whether a TCP socket of the process's network namespace listens on ``port``."""
-    wanted = f":{port:04X}"
-    for table in ("tcp", "tcp6"):
-        with suppress(OSError):
-            for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
-                columns = line.split()
-                if columns[1].endswith(wanted) and columns[3] == TCP_LISTEN:
-                    return True
-    return False
+def _error(output: Path) -> str:
+    """iperf3's own error in its output; its exit code is 0 even then."""
+    return iperf3.error_text(output.read_text(errors="replace")) if output.exists() else ""

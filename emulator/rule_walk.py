@@ -1,4 +1,4 @@
-"""The way that the installed rules give a packet: Open vSwitch is asked at every hop, so any controller's rules count."""
+"""The way that the installed rules give a packet: Open vSwitch is asked at each hop, so any controller's rules count."""
 
 from __future__ import annotations
 
@@ -92,16 +92,14 @@ def installed(emulation: Emulation, switch_id: str | None) -> dict[str, Any]:
     """Flows and groups of one switch, or of all, as Open vSwitch holds them: by switch id, lists of lines."""
     fabric = emulation.fabric
     if switch_id is not None:
-        fabric.links_of(switch_id)
-    wanted = [switch_id] if switch_id is not None else [switch.id for switch in fabric.switches]
+        fabric.links_of(switch_id)  # refuses a name that is no switch
+    statistics = "--no-stats" if switch_id is None else "--stats"
     return {
         each: {
-            "flows": _entries(
-                emulation.ovs.ofctl("--no-stats" if switch_id is None else "--stats", "dump-flows", each)
-            ),
+            "flows": _entries(emulation.ovs.ofctl(statistics, "dump-flows", each)),
             "groups": _entries(emulation.ovs.ofctl("dump-groups", each)),
         }
-        for each in wanted
+        for each in ([switch.id for switch in fabric.switches] if switch_id is None else [switch_id])
     }
 
 

@@ -38,6 +38,7 @@ class FabricState:
     supervisor_start_ticks: int
     boot_id: str
     created_s: float
+    seed: int = 0
     ready: bool = False
     datapath: str = ""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from emulator.emulation import Emulation
@@ -18,7 +18,8 @@ from emulator.wire import error_message, messages, record_to_dict, send
 from workloads.failures import LinkFailure
 from workloads.schedule import Schedule
 
-Answer = Callable[[dict[str, Any], Callable[[str], None], threading.Event], Any]
+Report = Callable[[float], None]
+Answer = Callable[[dict[str, Any], Report, threading.Event], Any]
 
 
 class ControlServer:
@@ -43,6 +44,7 @@ class ControlServer:
                 emulation, request["src"], request["dst"], request["count"]
             ),
             "rules": lambda request, _progress, _cancelled: installed(emulation, request["switch"]),
+            "steady": self._steady,
             "measure-repair": lambda request, _progress, _cancelled: measure_repair(
                 emulation, request["link"], request["src"], request["dst"], request["rate_per_s"]
             ),
@@ -77,7 +79,7 @@ class ControlServer:
             watcher = threading.Thread(target=_cancel_on_hangup, args=(connection, cancelled), daemon=True)
             watcher.start()
             try:
-                result = answer(request, lambda text: send(connection, {"progress": text}), cancelled)
+                result = answer(request, lambda share: send(connection, {"progress": share}), cancelled)
             except Exception as error:
                 send(connection, error_message(error))
             else:
@@ -85,10 +87,8 @@ class ControlServer:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def _run(self, request: dict[str, Any], progress: Callable[[str], None], cancelled: threading.Event) -> Any:
-        if not self._run_lock.acquire(blocking=False):
-            raise EmulatorError("another run is using this fabric; wait for it, or bring up a second one with --name")
-        with self._run_lock_held():
+    def _run(self, request: dict[str, Any], progress: Report, cancelled: threading.Event) -> Any:
+        with self._alone():
             record = self._emulation.run(
                 Schedule.from_dict(request["schedule"]),
                 [LinkFailure(**failure) for failure in request["failures"]],
@@ -98,8 +98,20 @@ class ControlServer:
             )
             return record_to_dict(record)
 
-    def _run_lock_held(self) -> _Held:
-        return _Held(self._run_lock)
+    def _steady(self, request: dict[str, Any], _progress: Any, cancelled: threading.Event) -> Any:
+        with self._alone():
+            pairs = [(src, dst) for src, dst in request["pairs"]]
+            return self._emulation.steady(pairs, request["window_s"], cancelled)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the fabric's traffic for one run; raises EmulatorError if another has it."""
+        if not self._run_lock.acquire(blocking=False):
+            raise EmulatorError("another run is using this fabric; wait for it, or bring up a second one with --name")
+        try:
+            yield
+        finally:
+            self._run_lock.release()
 
     def _trace(self, request: dict[str, Any], _progress: Any, _cancelled: Any) -> Any:
         return trace_probes(self._emulation, request["src"], request["dst"], request.get("count", 5))
@@ -109,25 +121,12 @@ class ControlServer:
         return {}
 
 
-class _Held:
-    """Releases an already acquired lock at the end of a ``with`` block."""
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._lock = lock
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_error: object) -> None:
-        self._lock.release()
-
-
-def _until_hangup(progress: Callable[[str], None], cancelled: threading.Event) -> Callable[[str], None]:
+def _until_hangup(progress: Report, cancelled: threading.Event) -> Report:
     """``progress`` that turns a vanished client into a cancelled run instead of an error."""
 
-    def report(text: str) -> None:
+    def report(share: float) -> None:
         try:
-            progress(text)
+            progress(share)
         except OSError:
             cancelled.set()
 

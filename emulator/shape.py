@@ -14,8 +14,12 @@ PAYLOAD_BYTES = 1448
 
 GOODPUT_SHARE = PAYLOAD_BYTES / FRAME_BYTES
 
-QUEUE_S = 0.040
-QUEUE_FLOOR_BYTES = 64_000
+WINDOW_S = 0.060
+UNSCALED_WINDOW_BYTES = 65_535
+LARGEST_WINDOW_SCALE = 3
+WINDOWS_PER_QUEUE = 8
+BURST_S = 0.010
+SMALL_PACKET_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -37,31 +41,51 @@ class Shape:
         return self.rate_bytes_per_s * 8 / 1e6
 
 
-def shape(rate_mbps: float) -> Shape:
-    """The shape of a link of ``rate_mbps``: the queue holds 40 ms of it, and never less than 64 kB.
+def window_bytes(rate_mbps: float) -> int:
+    """The largest TCP window for flows over a link of that rate: about 60 ms of it, 64 kB at least, 512 kB at most.
 
-    Below 64 kB a single TCP super-packet could find no room (docs/fidelity.md has the measurements).
+    A flow that is alone on its links keeps them busy with that, and no queue ever overflows. The kernel keeps only a
+    window's scale, so the result is 65,535 times a power of two.
+    """
+    scale = math.log2(rate_mbps * 1e6 / 8 * WINDOW_S / UNSCALED_WINDOW_BYTES)
+    return UNSCALED_WINDOW_BYTES << min(LARGEST_WINDOW_SCALE, max(0, math.floor(scale)))
+
+
+def shape(rate_mbps: float) -> Shape:
+    """The shape of a link of ``rate_mbps``.
+
+    The queue has room for the windows of eight flows: as long as no more share a link, nothing is lost, and equal
+    windows get equal shares, which is what max-min fairness asks for. The burst is 10 ms of the rate: so much lateness
+    of the kernel's timer is made up for; with 1 ms, flows lost up to half of an NVLink's rate (docs/fidelity.md).
     """
     rate_bytes_per_s = round(rate_mbps * 1e6 / 8)
     return Shape(
         rate_bytes_per_s=rate_bytes_per_s,
-        burst_bytes=max(2 * FRAME_BYTES, math.ceil(rate_bytes_per_s * 0.001)),
-        queue_bytes=max(QUEUE_FLOOR_BYTES, math.ceil(rate_bytes_per_s * QUEUE_S)),
+        burst_bytes=max(2 * FRAME_BYTES, math.ceil(rate_bytes_per_s * BURST_S)),
+        queue_bytes=WINDOWS_PER_QUEUE * window_bytes(rate_mbps),
         quantum_bytes=FRAME_BYTES * 4,
     )
 
 
 def tc_batch(shapes: Mapping[str, Shape]) -> str:
-    """Input for ``tc -batch`` that shapes interfaces by name, for where netlink's library is not at hand.
+    """Input for ``tc -batch`` that shapes unshaped interfaces by name.
 
-    Rates are given in bits per second without a prefix; tc's "bps" would mean bytes.
+    One HTB class has the link's rate; its two children share it. Packets below 128 bytes (acknowledgements, probes)
+    go first: waiting behind the data of the other direction they would throttle flows that are not limited by this
+    link. Rates are given in bits per second without a prefix; tc's "bps" would mean bytes.
     """
     lines = []
     for name, one in shapes.items():
+        rate = one.rate_bytes_per_s * 8
+        small = math.ceil(rate * SMALL_PACKET_SHARE)
+        rest = f"burst {one.burst_bytes} cburst {one.burst_bytes} quantum {one.quantum_bytes}"
         lines += [
-            f"qdisc replace dev {name} root handle 1: htb default 1",
-            f"class replace dev {name} parent 1: classid 1:1 htb rate {one.rate_bytes_per_s * 8}bit "
-            f"burst {one.burst_bytes} cburst {one.burst_bytes} quantum {one.quantum_bytes}",
-            f"qdisc replace dev {name} parent 1:1 handle 2: bfifo limit {one.queue_bytes}",
+            f"qdisc add dev {name} root handle 1: htb default 2",
+            f"class add dev {name} parent 1: classid 1:1 htb rate {rate}bit {rest}",
+            f"class add dev {name} parent 1:1 classid 1:2 htb rate {rate - small}bit ceil {rate}bit prio 1 {rest}",
+            f"class add dev {name} parent 1:1 classid 1:3 htb rate {small}bit ceil {rate}bit prio 0 {rest}",
+            f"qdisc add dev {name} parent 1:2 handle 2: bfifo limit {one.queue_bytes}",
+            f"qdisc add dev {name} parent 1:3 handle 3: bfifo limit {one.queue_bytes}",
+            f"filter add dev {name} parent 1: protocol ip prio 1 u32 match u16 0 0xff80 at 2 flowid 1:3",
         ]
     return "\n".join(lines) + "\n"

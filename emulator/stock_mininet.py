@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from mininet.link import Intf, Link
+from mininet.net import Mininet
 from mininet.node import Controller, Node, OVSSwitch
 
 from emulator import machine_settings
 from emulator.controller_process import PROJECT_ROOT, ControllerProcess
 from emulator.errors import MissingToolError
 from emulator.host_settings import HOST_SYSCTLS
-from emulator.kernel import CLONE_NEWNET, open_network_namespace, unshare
+from emulator.kernel import CLONE_NEWNET, open_network_namespace, raise_open_files_limit, unshare
 from emulator.names import interface_name
 from emulator.openvswitch import OpenVSwitch, kernel_datapath_available
 from emulator.shape import Shape, shape, tc_batch
@@ -60,7 +61,7 @@ class _World:
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         self._directory = Path(tempfile.mkdtemp(prefix="railbed-mn-"))
         atexit.register(self.leave)
-        self._ovs = OpenVSwitch(self._directory, kernel_datapath_available())
+        self._ovs = OpenVSwitch(self._directory, kernel_datapath_available(), instances=1)
         self._ovs.start()
         os.environ.update(self._ovs.environment)
 
@@ -97,6 +98,10 @@ class _World:
 
 
 _world = _World()
+
+# Mininet's own initialisation would raise limits of the whole machine for good; here only this process's are raised.
+Mininet.inited = True
+raise_open_files_limit()
 
 
 def declare(fabric: Fabric) -> None:

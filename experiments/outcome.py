@@ -67,8 +67,9 @@ class Outcome:
     """One collective on one fabric under one condition (``healthy`` or ``failure``).
 
     ``duration_s`` is the sum over phases of the slowest transfer's duration at its receiver, None unless all transfers
-    are complete; ``predicted_s`` is the fluid model's. ``slowdown`` is the duration over the healthy one minus 1, None
-    for the healthy run itself; ``expected_slowdown`` is the same of the predictions.
+    are complete; ``predicted_s`` is the fluid model's, ``collision_free_s`` the same if no flows shared a link between
+    leaf and spine (None on fabrics without spines and for runs with failures). ``slowdown`` is the duration over the
+    healthy one minus 1, None for the healthy run itself; ``expected_slowdown`` is the same of the predictions.
     """
 
     fabric: str
@@ -86,6 +87,7 @@ class Outcome:
     duration_s: float | None
     real_duration_s: float | None
     predicted_s: float | None
+    collision_free_s: float | None
     algbw_gbps: float | None
     busbw_gbps: float | None
     busbw_formula: str
@@ -193,10 +195,12 @@ def analyse(
     record: RunRecord,
     nominal: RunRecord,
     detours: Mapping[str, Sequence[str]],
+    collision_free_s: float | None = None,
 ) -> Outcome:
     """The outcome of one run, without its slowdown (see :func:`with_slowdown`).
 
-    ``nominal`` is the fluid model's run of the same schedule with the same failures.
+    ``nominal`` is the fluid model's run of the same schedule with the same failures, ``collision_free_s`` its
+    completion time if no flows shared a link between leaf and spine.
     """
     schedule = record.schedule
     duration_s = completion_s(record)
@@ -219,6 +223,7 @@ def analyse(
         duration_s=duration_s,
         real_duration_s=real_s,
         predicted_s=completion_s(nominal),
+        collision_free_s=collision_free_s,
         algbw_gbps=rates.algbw_gbps if rates else None,
         busbw_gbps=rates.busbw_gbps if rates else None,
         busbw_formula=formula,

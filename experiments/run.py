@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from controller.policy import RoutingPolicy
+from emulator.iperf3 import START_S
 from experiments.figures import completion_figure, fabric_figure, figure_bytes, throughput_figure
 from experiments.outcome import FAILURE, Outcome, analyse, completion_s, with_slowdown
 from experiments.report import FabricView, Report, RunFigures, render
 from experiments.results import COMPLETE, INCOMPLETE, RUNNING, ResultsFolder, provenance, slug
-from experiments.scenario import AUTO, Scenario
+from experiments.scenario import AUTO, EMULATOR, Scenario
 from simulator.fluid import REPAIR_DELAY_S, simulate
 from simulator.paths import Router, busiest_link, detour_links
 from simulator.routes import controller_router
-from topologies.model import NO_FAILURES, Fabric
+from topologies.model import NO_FAILURES, Fabric, LinkKind
 from topologies.scale import Scale
 from workloads.failures import LinkFailure
 from workloads.records import RunRecord
 from workloads.schedule import Schedule
 
-Progress = Callable[[str, float], None]
-"""Told what is being done, and the share of the whole that is done (0 to 1)."""
+Progress = Callable[[str, float | None], None]
+"""Told what is being done, and the share of the whole that is done (0 to 1; None where it is not known)."""
 
 
 class Backend(Protocol):
@@ -47,7 +48,10 @@ class Backend(Protocol):
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run to make: a schedule on a fabric, with what the fluid model predicts for it."""
+    """One run to make: a schedule on a fabric, with what the fluid model predicts for it.
+
+    ``collision_free_s`` is the predicted completion time if no two flows had to share a link between leaf and spine.
+    """
 
     label: str
     fabric: Fabric
@@ -55,6 +59,7 @@ class PlannedRun:
     schedule: Schedule
     failures: tuple[LinkFailure, ...]
     predicted: RunRecord
+    collision_free_s: float | None
     detours: Mapping[str, tuple[str, ...]]
 
 
@@ -92,22 +97,37 @@ def plan(scenario: Scenario, repair_delay_s: float = REPAIR_DELAY_S) -> tuple[Pl
     does not fit together.
     """
     runs: list[PlannedRun] = []
+    delay_s = START_S if scenario.backend == EMULATOR else 0.0
     for label, fabric in scenario.build_fabrics().items():
         scale = scenario.scale_for(fabric)
         router = controller_router(fabric, RoutingPolicy(seed=scenario.seed))
         healthy = []
         for schedule in scenario.schedules_for(fabric):
-            predicted = simulate(fabric, schedule, router, scale=scale, seed=scenario.seed)
-            healthy.append(PlannedRun(label, fabric, scale, schedule, (), predicted, {}))
+            predicted = simulate(fabric, schedule, router, scale=scale, start_delay_s=delay_s, seed=scenario.seed)
+            free_s = _collision_free_s(fabric, schedule, router, scale)
+            healthy.append(PlannedRun(label, fabric, scale, schedule, (), predicted, free_s, {}))
         runs.extend(healthy)
         if scenario.failures:
-            runs.extend(_with_failures(scenario, run, router, repair_delay_s) for run in healthy)
+            runs.extend(_with_failures(scenario, run, router, repair_delay_s, delay_s) for run in healthy)
     return tuple(runs)
 
 
-def _with_failures(scenario: Scenario, healthy: PlannedRun, router: Router, repair_delay_s: float) -> PlannedRun:
+def _collision_free_s(fabric: Fabric, schedule: Schedule, router: Router, scale: Scale) -> float | None:
+    """Completion time with links between leaf and spine so fast that sharing them costs nothing."""
+    if all(link.kind is not LinkKind.FABRIC for link in fabric.links):
+        return None
+    links = tuple(
+        replace(link, rate_mbps=link.rate_mbps * len(fabric.gpus)) if link.kind is LinkKind.FABRIC else link
+        for link in fabric.links
+    )
+    return completion_s(simulate(replace(fabric, links=links), schedule, router, scale=scale))
+
+
+def _with_failures(
+    scenario: Scenario, healthy: PlannedRun, router: Router, repair_delay_s: float, delay_s: float
+) -> PlannedRun:
     fabric, schedule = healthy.fabric, healthy.schedule
-    duration_s = completion_s(healthy.predicted) or 0.0
+    duration_s = max((transfer.end_s or 0.0 for transfer in healthy.predicted.transfers), default=0.0)
     failures = []
     for section in scenario.failures:
         link_id = busiest_link(fabric, schedule, router(NO_FAILURES)) if section.link == AUTO else section.link
@@ -115,10 +135,10 @@ def _with_failures(scenario: Scenario, healthy: PlannedRun, router: Router, repa
         failures.append(LinkFailure(link_id, section.at.seconds(duration_s), restore_s))
     predicted = simulate(
         fabric, schedule, router, scale=healthy.scale, failures=failures, repair_delay_s=repair_delay_s,
-        seed=scenario.seed,
+        start_delay_s=delay_s, seed=scenario.seed,
     )  # fmt: skip
     detours = {failure.link_id: tuple(detour_links(fabric, schedule, router, failure.link_id)) for failure in failures}
-    return PlannedRun(healthy.label, fabric, healthy.scale, schedule, tuple(failures), predicted, detours)
+    return PlannedRun(healthy.label, fabric, healthy.scale, schedule, tuple(failures), predicted, None, detours)
 
 
 def run_scenario(
@@ -128,19 +148,19 @@ def run_scenario(
     *,
     results_root: Path,
     command: Sequence[str] = (),
-    extra_provenance: Mapping[str, Any] | None = None,
+    extra_provenance: Callable[[], Mapping[str, Any]] = dict,
 ) -> Results:
     """Make every run of a scenario, and store results, figures and the report under ``results_root``.
 
     Each run is on disk before the next one starts; ``summary.json`` says ``incomplete`` if the whole was cut short.
-    ``extra_provenance`` is what the back end knows (versions, calibration); ``command`` how to run this again. Raises
-    RailbedError.
+    ``extra_provenance`` is asked at the end for what the back end knows (versions); ``command`` is how to run this
+    again. Raises RailbedError.
     """
     progress("planning", 0.0)
     runs = plan(scenario)
     folder = ResultsFolder(results_root, scenario.name)
     folder.write_text("scenario.yaml", scenario.to_yaml())
-    origin = provenance(scenario.seed, command or sys.argv, extra_provenance)
+    origin = provenance(scenario.seed, command or sys.argv)
     folder.write_json("provenance.json", origin)
     outcomes: list[Outcome] = []
     records: list[RunRecord] = []
@@ -149,7 +169,7 @@ def run_scenario(
     try:
         for number, run in enumerate(runs):
             record = _made(run, backend, scenario.seed, _part(progress, number, len(runs), run))
-            outcome = analyse(run.label, run.fabric, record, run.predicted, run.detours)
+            outcome = analyse(run.label, run.fabric, record, run.predicted, run.detours, run.collision_free_s)
             if run.failures:
                 outcome = with_slowdown(outcome, _healthy(outcomes, outcome))
             folder.write_run(run.label, record, outcome)
@@ -158,6 +178,8 @@ def run_scenario(
             folder.write_summary(RUNNING, scenario.name, outcomes)
         status = COMPLETE
     finally:
+        origin.update(extra_provenance())
+        folder.write_json("provenance.json", origin)
         folder.write_summary(status, scenario.name, outcomes)
     progress("drawing figures", 1.0)
     report = _write_report(folder, scenario, runs, records, outcomes, origin)

@@ -84,6 +84,13 @@ def footnotes(outcomes: Sequence[Outcome]) -> list[str]:
         listed = "; ".join(f"{link} ({', '.join(collectives)})" for link, collectives in failed.items())
         notes.append(f"Failing: {listed}.")
     for outcome in outcomes:
+        if outcome.predicted_s and outcome.collision_free_s and outcome.predicted_s > 1.02 * outcome.collision_free_s:
+            notes.append(
+                f"{outcome.fabric}, {outcome.collective}: flows that share a leaf-spine link by the path hash cost "
+                f"{outcome.predicted_s / outcome.collision_free_s - 1:.0%}; with paths that never collide "
+                f"{outcome.collision_free_s:.3g} s would be expected."
+            )
+    for outcome in outcomes:
         for problem in outcome.problems:
             notes.append(f"{outcome.fabric}, {outcome.collective}, {outcome.condition}: {problem}.")
     return notes

@@ -9,6 +9,7 @@ from __future__ import annotations
 from topologies.errors import FabricError
 
 NETWORK_PREFIX_BITS = 8
+DOMAIN_PREFIX_BITS = 24
 NETWORK_MASK = "255.0.0.0"
 DOMAIN_MASK = "255.255.255.0"
 RAIL_MASK = "255.0.0.255"

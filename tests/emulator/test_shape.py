@@ -1,20 +1,43 @@
 import pytest
 
-from emulator.shape import FRAME_BYTES, QUEUE_FLOOR_BYTES, shape, tc_batch
+from emulator.shape import FRAME_BYTES, WINDOWS_PER_QUEUE, shape, tc_batch, window_bytes
+
+RATES_MBPS = [0.1, 1, 5, 20, 45, 180, 1000, 10_000]
 
 
-@pytest.mark.parametrize("rate_mbps", [0.1, 1, 5, 20, 180, 1000, 10_000])
+@pytest.mark.parametrize("rate_mbps", RATES_MBPS)
 def test_a_shape_keeps_the_rate_and_bounds_the_queue(rate_mbps):
     one = shape(rate_mbps)
     assert one.rate_mbps == pytest.approx(rate_mbps)
     assert one.burst_bytes >= FRAME_BYTES
-    assert one.queue_bytes >= QUEUE_FLOOR_BYTES
+    assert one.queue_bytes == WINDOWS_PER_QUEUE * window_bytes(rate_mbps)
     assert one.quantum_bytes <= 60_000, "above that HTB warns that the quantum is big"
 
 
-def test_tc_is_given_bits_per_second_and_a_queue_under_the_class():
+@pytest.mark.parametrize("rate_mbps", RATES_MBPS)
+def test_a_window_is_one_that_the_kernel_keeps(rate_mbps):
+    size_bytes = window_bytes(rate_mbps)
+    scale = (size_bytes // 65_535).bit_length() - 1
+    assert size_bytes == 65_535 << scale
+    assert scale <= 14
+
+
+def test_windows_follow_the_rate():
+    assert [window_bytes(rate) for rate in (1, 5, 20, 45, 180, 10_000)] == [
+        65_535,
+        65_535,
+        131_070,
+        262_140,
+        524_280,
+        524_280,
+    ]
+
+
+def test_tc_is_given_bits_per_second_and_queues_under_the_classes():
     lines = tc_batch({"s0r0-eth2": shape(20)}).splitlines()
-    assert lines[0] == "qdisc replace dev s0r0-eth2 root handle 1: htb default 1"
-    assert "rate 20000000bit " in lines[1]
-    assert "bps" not in lines[1]
-    assert lines[2].startswith("qdisc replace dev s0r0-eth2 parent 1:1 handle 2: bfifo limit ")
+    assert lines[0] == "qdisc add dev s0r0-eth2 root handle 1: htb default 2"
+    assert "classid 1:1 htb rate 20000000bit burst 25000 " in lines[1]
+    assert "classid 1:2 htb rate 18000000bit ceil 20000000bit prio 1" in lines[2]
+    assert "classid 1:3 htb rate 2000000bit ceil 20000000bit prio 0" in lines[3]
+    assert not any("bps" in line or "mbit" in line for line in lines)
+    assert lines[4] == "qdisc add dev s0r0-eth2 parent 1:2 handle 2: bfifo limit 1048560"

@@ -1,0 +1,25 @@
+"""What a finished experiment prints."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from experiments.run import Results
+
+PIPE_WIDTH = 200
+
+
+def print_results(results: Results) -> None:
+    """Print the table of outcomes, and where results and report are."""
+    from rich.console import Console
+
+    from experiments.tables import summary
+
+    # In a pipe a table that is cut at 80 columns would be useless.
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    console.print(summary(results.outcomes))
+    click.echo(f"results: {results.folder}\nreport: {results.report}")

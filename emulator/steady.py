@@ -1,0 +1,83 @@
+"""Long flows side by side: what each gets when all are active, held against its max-min fair share."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from emulator import iperf3
+from emulator.errors import ReplayError
+from emulator.processes import await_listening, check_cancelled, end, spawn
+from emulator.replay import FIRST_PORT
+from topologies.addresses import ipv4
+from topologies.model import Gpu
+
+SETTLE_S = 1.0
+"""From the start of the last flow to the start of the window."""
+
+SPARE_S = 10.0
+
+
+@dataclass(frozen=True)
+class SteadyFlow:
+    """One long flow: payload rate at the receiver over the window in which all flows were active."""
+
+    src: Gpu
+    dst: Gpu
+    rate_mbps: float
+
+
+def run_steady_flows(
+    namespaces: dict[str, int],
+    pairs: Sequence[tuple[Gpu, Gpu]],
+    window_s: float,
+    directory: Path,
+    cancelled: threading.Event,
+) -> list[SteadyFlow]:
+    """Run one iperf3 flow per pair and measure each over the same ``window_s``, from 1 s after the last one began.
+
+    Raises ReplayError when a flow gives no measurement, InterruptedRunError when cancelled.
+    """
+    with tempfile.TemporaryDirectory(dir=directory) as outputs:
+        processes = []
+        files: list[Path] = []
+        ended_s: dict[int, float] = {}
+        try:
+            for number, (_, dst) in enumerate(pairs):
+                files.append(Path(outputs) / str(number))
+                command = iperf3.server_command(FIRST_PORT + number)
+                processes.append(spawn(command, namespaces[dst.id], files[-1]))
+            servers = list(processes)
+            await_listening([(server, FIRST_PORT + number) for number, server in enumerate(servers)], cancelled)
+            # Every flow must outlast the window, however late the last one starts.
+            duration_s = window_s + 2 * SETTLE_S + 0.15 * len(pairs)
+            for number, (src, dst) in enumerate(pairs):
+                command = iperf3.timed_client_command(ipv4(dst.domain, dst.rail), FIRST_PORT + number, duration_s)
+                processes.append(spawn(command, namespaces[src.id], Path(outputs) / f"{number}.client"))
+            deadline = time.monotonic() + duration_s + SPARE_S
+            while len(ended_s) < len(servers) and time.monotonic() < deadline:
+                check_cancelled(cancelled, 0.01)
+                for number, server in enumerate(servers):
+                    if number not in ended_s and server.poll() is not None:
+                        ended_s[number] = time.monotonic()
+        finally:
+            end(processes)
+        reports = [iperf3.receiver_report(file.read_text(errors="replace")) for file in files]
+    measured = []
+    for number, report in enumerate(reports):
+        if report is None or number not in ended_s:
+            src, dst = pairs[number]
+            raise ReplayError(f"the flow from {src.id} to {dst.id} gave no measurement")
+        measured.append((ended_s[number] - report.duration_s, ended_s[number], report))
+    start_s = max(start for start, _, _ in measured) + SETTLE_S
+    end_s = start_s + window_s
+    if min(last for _, last, _ in measured) < end_s:
+        raise ReplayError("the flows were not all active for the whole window; the machine is too slow to start them")
+    return [
+        SteadyFlow(src, dst, report.received_between(start_s - first, end_s - first) * 8 / 1e6 / window_s)
+        for (src, dst), (first, _, report) in zip(pairs, measured, strict=True)
+    ]
