@@ -79,7 +79,6 @@ class RunningFabric:
         """The hops that ``count`` marked probes really took, and what the port counters say of them."""
         return dict(self._request({"verb": "trace", "src": src, "dst": dst, "count": count}))
 
-<<<<<<< HEAD
     def path(self, src: str, dst: str, count: int = 3) -> dict[str, Any]:
         """The declared path, the one by the installed rules and the one that ``count`` probes took."""
         return dict(self._request({"verb": "path", "src": src, "dst": dst, "count": count}))
@@ -87,12 +86,11 @@ class RunningFabric:
     def rules(self, switch: str | None = None) -> dict[str, Any]:
         """Installed flows and groups by switch id: of one switch with counters, or of all."""
         return dict(self._request({"verb": "rules", "switch": switch}))
-=======
+
     def steady(self, pairs: Sequence[tuple[str, str]], window_s: float = 10.0) -> dict[str, Any]:
         """Payload rate of one long flow per pair of GPU ids, all at once, over ``window_s``."""
         request = {"verb": "steady", "pairs": [list(pair) for pair in pairs], "window_s": window_s}
         return dict(self._request(request))
->>>>>>> lead
 
     def measure_repair(self, link_id: str, src: str, dst: str, rate_per_s: int = 1000) -> dict[str, Any]:
         """Fail a link and bring it back under a stream of datagrams; what the stream saw, and when who did what."""
