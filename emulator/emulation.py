@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
+from mininet.net import Mininet
+
 from emulator import iperf3, machine_settings
 from emulator.controller_process import ControllerProcess
 from emulator.devices import (
@@ -27,6 +29,7 @@ from emulator.devices import (
 from emulator.errors import ControllerError, NotAFailureTargetError, PortTakenError
 from emulator.kernel import raise_open_files_limit
 from emulator.load import LoadWatch
+from emulator.mininet_net import mininet_view, run_line
 from emulator.openvswitch import OpenVSwitch, instances_for, kernel_datapath_available
 from emulator.probe import GapProbe, ProbeResult
 from emulator.replay import Iperf3Replay
@@ -79,6 +82,13 @@ class Emulation:
         self._devices: Devices | None = None
         self._ovs: OpenVSwitch | None = None
         self._controller: ControllerProcess | None = None
+        self._net: Mininet | None = None
+
+    @property
+    def net(self) -> Mininet:
+        """The fabric as a Mininet network; only after :meth:`bring_up`."""
+        assert self._net is not None
+        return self._net
 
     @property
     def devices(self) -> Devices:
@@ -123,6 +133,8 @@ class Emulation:
             self._timed("shaping", progress, "shaping the links and reading it back", self._shape)
             self._timed("rules", progress, "waiting for every switch to have its rules", self._await_ready)
             self._timed("self-test", progress, "testing every pair", self._test)
+        os.environ.update(self._ovs.environment)  # for what is typed into Mininet's shells
+        self._net = mininet_view(self.fabric, self.devices)
 
     def _timed(self, stage: str, progress: Progress, message: str, action: Callable[[], None]) -> None:
         progress(message)
@@ -360,8 +372,16 @@ class Emulation:
             if event["event"] == "repaired"
         ]
 
+    def mininet_command(self, line: str) -> str:
+        """What Mininet's command line prints for one line, such as ``d0r0 ping -c1 d1r1`` or ``nodes``."""
+        return run_line(self.net, line)
+
     def shut_down(self) -> None:
         """End everything this object started; safe at any stage of coming up, and twice."""
+        if self._net is not None:
+            for node in self._net.values():
+                node.terminate()
+            self._net = None
         for part in (self._controller, self._ovs, self._devices):
             with suppress(OSError):
                 if isinstance(part, Devices):

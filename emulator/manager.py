@@ -87,6 +87,10 @@ class RunningFabric:
         """Installed flows and groups by switch id: of one switch with counters, or of all."""
         return dict(self._request({"verb": "rules", "switch": switch}))
 
+    def mininet(self, line: str) -> str:
+        """What Mininet's command line prints for one line, such as ``d0r0 ping -c1 d1r1``."""
+        return str(self._request({"verb": "mininet", "line": line}))
+
     def steady(self, pairs: Sequence[tuple[str, str]], window_s: float = 10.0) -> dict[str, Any]:
         """Payload rate of one long flow per pair of GPU ids, all at once, over ``window_s``."""
         request = {"verb": "steady", "pairs": [list(pair) for pair in pairs], "window_s": window_s}

@@ -45,6 +45,7 @@ class ControlServer:
             ),
             "rules": lambda request, _progress, _cancelled: installed(emulation, request["switch"]),
             "steady": self._steady,
+            "mininet": lambda request, _progress, _cancelled: emulation.mininet_command(request["line"]),
             "measure-repair": lambda request, _progress, _cancelled: measure_repair(
                 emulation, request["link"], request["src"], request["dst"], request["rate_per_s"]
             ),
