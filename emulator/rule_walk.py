@@ -1,4 +1,4 @@
-"""The way that the installed rules give a packet: Open vSwitch is asked at each hop, so any controller's rules count."""
+"""The way that the installed rules give a packet: Open vSwitch is asked at each hop, so any controller's rules do."""
 
 from __future__ import annotations
 
