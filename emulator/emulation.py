@@ -251,21 +251,33 @@ class Emulation:
         found = impairments.read(self.devices.netlink, links, up, self.devices.index, self._shapes)
         return [one.to_dict() for one in found]
 
+    def restore_target(self, target_id: str) -> dict[str, Any]:
+        """Undo everything that is wrong with a link, or with all links of a GPU or switch."""
+        links = {link.id for link in self.targets(target_id)}
+        for one in self.impairments():
+            if one["link"] in links:
+                self._mend(one)
+        return self.set_target(target_id, up=True)
+
     def reset_impairments(self) -> list[str]:
         """Undo everything that is wrong with any link; ids of the links that were impaired."""
         self._flaps.stop_all()
         wrong = self.impairments()
         for one in wrong:
-            link = self.fabric.link(one["link"])
-            with self._lock:
-                if one["blackhole"] or one["delay_ms"] or one["loss_share"]:
-                    impairments.blackhole(link, impairments.Direction.BOTH, self._shapes, on=False)
-                if one["rate_mbps"] is not None:
-                    impairments.set_rate(link, None, self._shapes)
+            self._mend(one)
             if one["down"]:
-                self.set_link(link.id, up=True)
+                self.set_link(one["link"], up=True)
         self.check_healthy()
         return [one["link"] for one in wrong]
+
+    def _mend(self, impairment: dict[str, Any]) -> None:
+        """Give a link its own queue and rate again."""
+        link = self.fabric.link(impairment["link"])
+        with self._lock:
+            if impairment["blackhole"] or impairment["delay_ms"] or impairment["loss_share"]:
+                impairments.blackhole(link, impairments.Direction.BOTH, self._shapes, on=False)
+            if impairment["rate_mbps"] is not None:
+                impairments.set_rate(link, None, self._shapes)
 
     def check_healthy(self) -> None:
         """Raise ShapingError if any link's shaping is not the wanted one."""

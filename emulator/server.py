@@ -37,7 +37,7 @@ class ControlServer:
             "status": lambda _request, _progress, _cancelled: emulation.status(),
             "provenance": lambda _request, _progress, _cancelled: emulation.provenance(),
             "fail": lambda request, _progress, _cancelled: emulation.set_target(request["link"], up=False),
-            "restore": lambda request, _progress, _cancelled: emulation.set_target(request["link"], up=True),
+            "restore": lambda request, _progress, _cancelled: emulation.restore_target(request["link"]),
             "impair": lambda request, _progress, _cancelled: emulation.impair(request["link"], request["what"]),
             "impairments": lambda _request, _progress, _cancelled: emulation.impairments(),
             "reset": lambda _request, _progress, _cancelled: emulation.reset_impairments(),

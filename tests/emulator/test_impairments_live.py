@@ -2,6 +2,7 @@ import time
 
 import pytest
 
+from emulator.impairments import netem_available
 from emulator.wire import RemoteError
 from tests.emulator.live import fabric, in_fabric, live
 from topologies.model import FabricKind
@@ -102,11 +103,11 @@ def test_impossible_impairments_are_one_sentence_with_exit_code_2(running, call,
 
 
 def test_delay_is_measured_where_the_kernel_has_netem_and_refused_elsewhere(running):
-    try:
-        running.delay_and_lose("d0r0-rail0", 40.0, 0.0)
-    except RemoteError as error:
-        assert "not emulated here" in str(error)
+    if not netem_available():
+        with pytest.raises(RemoteError, match="not emulated here"):
+            running.delay_and_lose("d0r0-rail0", 40.0, 0.0)
         return
+    running.delay_and_lose("d0r0-rail0", 40.0, 0.0)
     ping = running.mininet("d0r0 ping -c 3 -i 0.2 d1r0")
     fastest_ms = float(ping.split("min/avg/max")[1].split("=")[1].split("/")[0])
     assert 78 < fastest_ms < 110
