@@ -21,6 +21,7 @@ COMMANDS = {
     "demo": "The main job: both fabrics, the same traffic, one failure, a report.",
     "run": "Run a scenario file and write its results.",
     "import": "Read a trace, a workload, a log or a fabric that another tool wrote.",
+    "cost": "What a fabric is made of, what it costs and what it draws.",
     "up": "Start a fabric that stays up in the background.",
     "down": "Take fabrics down and remove everything that is theirs.",
     "status": "The fabrics that are up, and how they are.",
