@@ -48,6 +48,7 @@ def command(
     check_scale(built, scale)
     need_root("up")
 
+    from emulator.calibrate import judge, stored
     from emulator.manager import up
 
     with progress() as show:
@@ -55,6 +56,10 @@ def command(
             spec, scale, name, progress=show, timeout_s=timeout_s, framework=framework, openflow_port=openflow_port
         )
     status = running.status()
+    calibration = stored()
+    judgement = judge(built, scale, calibration) if calibration else None
+    if judgement and not judgement.faithful:
+        click.echo(f"railbed: warning: this scale is {judgement.sentence}", err=True)
     if as_json:
         print_json({"name": name, "spec": built.spec.to_dict(), "scale": dataclasses.asdict(scale), "status": status})
     else:

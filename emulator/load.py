@@ -18,8 +18,8 @@ class Load:
     """CPU use over a run.
 
     ``switch_cores`` is what the switch daemons used, in cores. They poll as long as there is traffic, so being busy
-    is no sign of overload; ``switch_wait_share`` is: the share of the time in which the worst of them wanted to run
-    and had to wait for a core. ``machine_share`` and ``stolen_share`` are of the whole machine.
+    is no sign of overload; ``switch_wait_share`` is: of the time in which the worst of them wanted to run, the share
+    that it had to wait for a core. ``machine_share`` and ``stolen_share`` are of the whole machine.
     """
 
     switch_cores: float
@@ -31,7 +31,7 @@ class Load:
     def overload(self) -> str:
         """Why the machine was too slow for this run to be believed; empty if it was not."""
         if self.switch_wait_share > MOST_WAIT_SHARE:
-            return f"the switches had to wait for a core in {self.switch_wait_share:.0%} of the time"
+            return f"the switches had to wait for a core in {self.switch_wait_share:.0%} of the time they needed one"
         if self.stolen_share > MOST_STOLEN_SHARE:
             return f"{self.stolen_share:.0%} of the machine's time was taken by its host"
         return ""
@@ -39,8 +39,8 @@ class Load:
     def notes(self) -> list[str]:
         """Sentences for the result, the load first and then what makes it unfaithful."""
         notes = [
-            f"CPU: switches used {self.switch_cores:.2f} cores and waited {self.switch_wait_share:.0%} of the time, "
-            f"machine {self.machine_share:.0%} busy, {self.stolen_share:.0%} stolen"
+            f"CPU: switches used {self.switch_cores:.2f} cores and waited {self.switch_wait_share:.0%} of the time "
+            f"they needed one, machine {self.machine_share:.0%} busy, {self.stolen_share:.0%} stolen"
         ]
         if self.overload:
             notes.append(f"overloaded: {self.overload}")
@@ -59,18 +59,20 @@ class LoadWatch:
     def stop(self) -> Load:
         """Sum up what happened since this watch was made."""
         elapsed_s = max(1e-9, time.monotonic() - self._started_s)
-        ran_s, waited_s = 0.0, 0.0
+        total_ran_s, wait_share = 0.0, 0.0
         for before, pid in zip(self._switches, self._pids, strict=True):
             after = _scheduled_s(pid)
-            ran_s += after[0] - before[0]
-            waited_s = max(waited_s, after[1] - before[1])
+            ran_s, waited_s = after[0] - before[0], after[1] - before[1]
+            total_ran_s += ran_s
+            if ran_s + waited_s > 0:
+                wait_share = max(wait_share, waited_s / (ran_s + waited_s))
         after_machine = psutil.cpu_times()
         total_s = sum(after_machine) - sum(self._machine)
         idle_s = after_machine.idle - self._machine.idle + after_machine.iowait - self._machine.iowait
         stolen_s = after_machine.steal - self._machine.steal
         return Load(
-            switch_cores=ran_s / elapsed_s,
-            switch_wait_share=waited_s / elapsed_s,
+            switch_cores=total_ran_s / elapsed_s,
+            switch_wait_share=wait_share,
             machine_share=1 - idle_s / total_s if total_s else 0.0,
             stolen_share=stolen_s / total_s if total_s else 0.0,
         )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from emulator.calibrate import measure
 from emulator.emulation import Emulation
 from emulator.errors import EmulatorError
 from emulator.hops import trace_probes
@@ -51,6 +52,7 @@ class ControlServer:
             ),
             "rules": lambda request, _progress, _cancelled: installed(emulation, request["switch"]),
             "steady": self._steady,
+            "calibrate": self._calibrate,
             "mininet": lambda request, _progress, _cancelled: emulation.mininet_command(request["line"]),
             "measure-repair": lambda request, _progress, _cancelled: measure_repair(
                 emulation, request["link"], request["src"], request["dst"], request["rate_per_s"]
@@ -109,6 +111,10 @@ class ControlServer:
         with self._alone():
             pairs = [(src, dst) for src, dst in request["pairs"]]
             return self._emulation.steady(pairs, request["window_s"], cancelled)
+
+    def _calibrate(self, _request: dict[str, Any], _progress: Any, _cancelled: Any) -> Any:
+        with self._alone():
+            return measure(self._emulation)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -81,3 +81,13 @@ def test_down_takes_it_away(fabric):
     done = railbed("down", NAME)
     assert done.returncode == 0, done.stderr
     assert NAME not in [state.name for state in manager.running()]
+
+
+def test_calibrate_measures_and_judges_the_default_scales():
+    done = railbed("calibrate", "--json")
+    assert done.returncode == 0, done.stderr
+    measured = json.loads(done.stdout)
+    assert measured["gbps_passes"] > 1
+    assert measured["packets_per_s"] > 1000
+    assert all(0 < value < 100 for value in measured["rtt_ms"].values())
+    assert set(measured["default_scales"]) == {"16", "64", "256"}

@@ -36,6 +36,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
         (("up", "--framework", "nox"), "'nox'"),
         (("up", "--domans", "4"), "--domains"),
         (("fail",), "TARGET"),
+        (("bench", "fidelty"), "did you mean 'fidelity'"),
         (("restore",), "TARGET"),
         (("run", "no-such-file.yaml"), "no-such-file.yaml"),
         (("run", "."), "directory"),

@@ -1,0 +1,29 @@
+"""``railbed bench``: a benchmark of the checkout, by name."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+@click.command("bench", context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("name")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(name: str, arguments: tuple[str, ...]) -> int:
+    """Run the benchmark NAME with its own ARGUMENTS; `--help` after the name shows them."""
+    scripts = {path.stem.rstrip("_"): path for path in sorted((CHECKOUT / "benchmarks").glob("[a-z]*.py"))}
+    if not scripts:
+        raise click.UsageError("benchmarks come with the checkout, not with the installed package")
+    if name not in scripts:
+        near = difflib.get_close_matches(name, scripts, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(scripts)}"
+        raise click.UsageError(f"there is no benchmark '{name}': {hint}")
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    return subprocess.run([sys.executable, str(scripts[name]), *arguments], env=environment, check=False).returncode
