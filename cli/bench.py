@@ -16,8 +16,12 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 @click.command("bench", context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.argument("name")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def command(name: str, arguments: tuple[str, ...]) -> int:
+@click.pass_context
+def command(context: click.Context, name: str, arguments: tuple[str, ...]) -> int:
     """Run the benchmark NAME with its own ARGUMENTS; `--help` after the name shows them."""
+    if name in ("-h", "--help"):
+        click.echo(context.get_help())
+        return 0
     scripts = {path.stem.rstrip("_"): path for path in sorted((CHECKOUT / "benchmarks").glob("[a-z]*.py"))}
     if not scripts:
         raise click.UsageError("benchmarks come with the checkout, not with the installed package")
