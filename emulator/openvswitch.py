@@ -84,6 +84,7 @@ class OpenVSwitch:
         self.kernel_datapath = kernel_datapath
         self.version = ""
         self._instances = instances
+        self._instance_of: dict[str, int] = {}
         self._servers: list[subprocess.Popen[bytes]] = []
         self._switches: list[subprocess.Popen[bytes]] = []
 
@@ -134,6 +135,7 @@ class OpenVSwitch:
         for switch_id, port in sorted(fabric.link_by_port):
             ports[switch_id].append((interface_name(switch_id, port), port))
         parts = deal_out(fabric.switches, self._instances)
+        self._instance_of = {switch.id: number for number, part in enumerate(parts) for switch in part}
         with ThreadPoolExecutor(self._instances) as pool:
             made = [
                 pool.submit(self._create_part, number, part, ports, controller)
@@ -175,9 +177,12 @@ class OpenVSwitch:
         """Run ovs-ofctl (OpenFlow 1.3); its output. Raises OpenVSwitchError with its message."""
         return self._run(["ovs-ofctl", "-O", "OpenFlow13", *words])
 
-    def appctl(self, *words: str) -> str:
-        """Run ovs-appctl on the switch daemon; its output. Raises OpenVSwitchError with its message."""
-        return self._run(["ovs-appctl", "-t", "ovs-vswitchd", *words])
+    def trace(self, switch_id: str, flow: str) -> str:
+        """What the switch would do with a packet, as ``ofproto/trace`` tells; raises OpenVSwitchError."""
+        process = self._switches[self._instance_of[switch_id]]
+        return self._run(
+            ["ovs-appctl", "-t", f"{self.directory}/ovs-vswitchd.{process.pid}.ctl", "ofproto/trace", switch_id, flow]
+        )
 
     def alive(self) -> bool:
         """Whether all daemons still run."""
