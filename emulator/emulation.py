@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from emulator import iperf3, machine_settings
+from mininet.net import Mininet
+
+from emulator import impairments, iperf3, machine_settings
 from emulator.controller_process import ControllerProcess
 from emulator.devices import (
     Devices,
@@ -25,8 +27,10 @@ from emulator.devices import (
     shapes,
 )
 from emulator.errors import ControllerError, NotAFailureTargetError, PortTakenError
+from emulator.flaps import Flaps
 from emulator.kernel import raise_open_files_limit
 from emulator.load import LoadWatch
+from emulator.mininet_net import mininet_view, run_line
 from emulator.openvswitch import OpenVSwitch, instances_for, kernel_datapath_available
 from emulator.probe import GapProbe, ProbeResult
 from emulator.replay import Iperf3Replay
@@ -35,7 +39,7 @@ from emulator.sampler import DEFAULT_INTERVAL_S, LinkSampler
 from emulator.selftest import all_pairs, check_reachability, run_self_test
 from emulator.steady import run_steady_flows
 from topologies.builders import build
-from topologies.model import FabricSpec, Link, LinkKind
+from topologies.model import FabricSpec, Link, LinkKind, SwitchKind
 from topologies.scale import Scale, check_scale
 from workloads.failures import LinkFailure
 from workloads.records import Event, EventKind, RunRecord
@@ -45,7 +49,7 @@ Progress = Callable[[str], None]
 
 CONTROLLER_TIMEOUT_S = 30.0
 SELF_TEST_TIMEOUT_S = 10.0
-REPAIR_TIMEOUT_S = 10.0
+REPAIR_TIMEOUT_S = 30.0
 
 
 class Emulation:
@@ -76,9 +80,17 @@ class Emulation:
         self._machine_namespace = machine_namespace
         self._shapes = shapes(self.fabric, scale)
         self._lock = threading.Lock()
+        self._flaps = Flaps(self.set_link)
         self._devices: Devices | None = None
         self._ovs: OpenVSwitch | None = None
         self._controller: ControllerProcess | None = None
+        self._net: Mininet | None = None
+
+    @property
+    def net(self) -> Mininet:
+        """The fabric as a Mininet network; only after :meth:`bring_up`."""
+        assert self._net is not None
+        return self._net
 
     @property
     def devices(self) -> Devices:
@@ -123,6 +135,8 @@ class Emulation:
             self._timed("shaping", progress, "shaping the links and reading it back", self._shape)
             self._timed("rules", progress, "waiting for every switch to have its rules", self._await_ready)
             self._timed("self-test", progress, "testing every pair", self._test)
+        os.environ.update(self._ovs.environment)  # for what is typed into Mininet's shells
+        self._net = mininet_view(self.fabric, self.devices)
 
     def _timed(self, stage: str, progress: Progress, message: str, action: Callable[[], None]) -> None:
         progress(message)
@@ -175,6 +189,104 @@ class Emulation:
             )
         return link
 
+    def targets(self, target_id: str) -> list[Link]:
+        """The links that a failure of ``target_id`` means: itself, or all links of a GPU or switch.
+
+        ``rail1`` also stands for all switches of a rail that is a Clos. Raises UnknownElementError or
+        NotAFailureTargetError.
+        """
+        fabric = self.fabric
+        if target_id in fabric.gpu_by_id:
+            nodes = [fabric.gpu_by_id[target_id].switch_id]
+        elif target_id in fabric.switch_by_id:
+            nodes = [target_id]
+        else:
+            rail = target_id.removeprefix("rail")
+            kinds = (SwitchKind.RAIL, SwitchKind.RAIL_LEAF)
+            nodes = [
+                switch.id
+                for switch in fabric.switches
+                if switch.kind in kinds and rail.isdigit() and switch.rail == int(rail)
+            ]
+        if not nodes:
+            return [self.target(target_id)]
+        links = {link.id: link for node in nodes for link in fabric.links_of(node) if link.kind is not LinkKind.HOST}
+        return list(links.values())
+
+    def set_target(self, target_id: str, up: bool) -> dict[str, Any]:
+        """Take a link, or all links of a GPU or switch, down or up; the result of the last one, and their number."""
+        links = self.targets(target_id)
+        results = [self.set_link(link.id, up) for link in links]
+        changed = [result for result in results if result["changed"]]
+        return {**(changed or results)[-1], "target": target_id, "links": len(links), "links_changed": len(changed)}
+
+    def impair(self, link_id: str, what: dict[str, Any]) -> dict[str, Any]:
+        """Impair one link as ``what`` says; its state as read back from the kernel.
+
+        Keys of ``what``: ``blackhole`` (direction) with ``on``, ``rate_mbps`` (None for its own), ``delay_ms`` with
+        ``loss_share``. Raises ImpairmentError, NotEmulatedError, UnknownElementError or NotAFailureTargetError.
+        """
+        link = self.target(link_id)
+        with self._lock:
+            if "blackhole" in what:
+                direction = impairments.direction_named(what["blackhole"])
+                impairments.blackhole(link, direction, self._shapes, what.get("on", True))
+            elif "rate_mbps" in what:
+                impairments.set_rate(link, what["rate_mbps"], self._shapes)
+            else:
+                available = impairments.netem_available()
+                impairments.set_netem(link, what["delay_ms"], what["loss_share"], self._shapes, available)
+        return self.impairment(link_id)
+
+    def impairment(self, link_id: str) -> dict[str, Any]:
+        """What is wrong with one link, as the kernel holds it."""
+        found = [one for one in self.impairments() if one["link"] == link_id]
+        healthy = impairments.LinkImpairment(self.target(link_id).id, False, (), None, 0.0, 0.0)
+        return found[0] if found else healthy.to_dict()
+
+    def impairments(self) -> list[dict[str, Any]]:
+        """All links with something wrong, as the kernel holds it."""
+        links = list(self.fabric.failure_targets())
+        up = links_up(self.devices, links)
+        found = impairments.read(self.devices.netlink, links, up, self.devices.index, self._shapes)
+        return [one.to_dict() for one in found]
+
+    def restore_target(self, target_id: str) -> dict[str, Any]:
+        """Undo everything that is wrong with a link, or with all links of a GPU or switch."""
+        links = {link.id for link in self.targets(target_id)}
+        for one in self.impairments():
+            if one["link"] in links:
+                self._mend(one)
+        return self.set_target(target_id, up=True)
+
+    def reset_impairments(self) -> list[str]:
+        """Undo everything that is wrong with any link; ids of the links that were impaired."""
+        self._flaps.stop_all()
+        wrong = self.impairments()
+        for one in wrong:
+            self._mend(one)
+            if one["down"]:
+                self.set_link(one["link"], up=True)
+        self.check_healthy()
+        return [one["link"] for one in wrong]
+
+    def _mend(self, impairment: dict[str, Any]) -> None:
+        """Give a link its own queue and rate again."""
+        link = self.fabric.link(impairment["link"])
+        with self._lock:
+            if impairment["blackhole"] or impairment["delay_ms"] or impairment["loss_share"]:
+                impairments.blackhole(link, impairments.Direction.BOTH, self._shapes, on=False)
+            if impairment["rate_mbps"] is not None:
+                impairments.set_rate(link, None, self._shapes)
+
+    def check_healthy(self) -> None:
+        """Raise ShapingError if any link's shaping is not the wanted one."""
+        check_shaping(self.devices, self._shapes)
+
+    def flap(self, link_id: str, down_s: float, up_s: float, count: int) -> None:
+        """Start to take a link down for ``down_s`` and up for ``up_s``, ``count`` times, in the background."""
+        self._flaps.start(self.target(link_id).id, down_s, up_s, count)
+
     def set_link(self, link_id: str, up: bool) -> dict[str, Any]:
         """Take a link down or up and wait until the controller has answered with new rules everywhere.
 
@@ -204,7 +316,6 @@ class Emulation:
                 f"the switches did not confirm the new rules after link {link_id} went {'up' if up else 'down'}",
                 since,
             )
-            check_shaping(self.devices, self._shapes)
         repairs = [event for event in self.controller.events[since:] if event["event"] == "repair"]
         return {
             "link": link_id,
@@ -360,8 +471,17 @@ class Emulation:
             if event["event"] == "repaired"
         ]
 
+    def mininet_command(self, line: str) -> str:
+        """What Mininet's command line prints for one line, such as ``d0r0 ping -c1 d1r1`` or ``nodes``."""
+        return run_line(self.net, line)
+
     def shut_down(self) -> None:
         """End everything this object started; safe at any stage of coming up, and twice."""
+        self._flaps.stop_all()
+        if self._net is not None:
+            for node in self._net.values():
+                node.terminate()
+            self._net = None
         for part in (self._controller, self._ovs, self._devices):
             with suppress(OSError):
                 if isinstance(part, Devices):

@@ -71,6 +71,16 @@ class CapacityError(EmulatorError):
     """The machine ran out of something: disk, ports, processes, memory."""
 
 
+class ImpairmentError(EmulatorError):
+    """A link cannot be impaired in that way."""
+
+    exit_code = 2
+
+
+class NotEmulatedError(EmulatorError):
+    """This kernel cannot emulate what was asked for."""
+
+
 class ReplayError(EmulatorError):
     """A schedule cannot be replayed on this fabric."""
 

@@ -71,6 +71,32 @@ class RunningFabric:
         """Bring a link back; returns when all switches have their new rules, with the times it took."""
         return dict(self._request({"verb": "restore", "link": link_id}))
 
+    def blackhole(self, link_id: str, direction: str = "both", on: bool = True) -> dict[str, Any]:
+        """Swallow all packets of a link (``both``, ``out`` or ``in``) while its ports stay up, or stop doing so."""
+        what = {"blackhole": direction, "on": on}
+        return dict(self._request({"verb": "impair", "link": link_id, "what": what}))
+
+    def degrade(self, link_id: str, rate_mbps: float | None) -> dict[str, Any]:
+        """Give a link a lower emulated rate, or its own again (None)."""
+        return dict(self._request({"verb": "impair", "link": link_id, "what": {"rate_mbps": rate_mbps}}))
+
+    def delay_and_lose(self, link_id: str, delay_ms: float, loss_share: float) -> dict[str, Any]:
+        """Delay and lose packets of a link, on kernels that can; 0 and 0 take both away."""
+        what = {"delay_ms": delay_ms, "loss_share": loss_share}
+        return dict(self._request({"verb": "impair", "link": link_id, "what": what}))
+
+    def flap(self, link_id: str, down_s: float, up_s: float, count: int) -> None:
+        """Take a link down and up again and again, in the background."""
+        self._request({"verb": "flap", "link": link_id, "down_s": down_s, "up_s": up_s, "count": count})
+
+    def impairments(self) -> list[dict[str, Any]]:
+        """All links with something wrong, as the kernel holds it."""
+        return list(self._request({"verb": "impairments"}))
+
+    def reset_impairments(self) -> list[str]:
+        """Undo everything that is wrong with any link; ids of the links that were impaired."""
+        return list(self._request({"verb": "reset"}))
+
     def reach_all(self, timeout_s: float = 5.0) -> dict[str, Any]:
         """Which ordered pairs a datagram gets through, tried for ``timeout_s``."""
         return dict(self._request({"verb": "reach", "timeout_s": timeout_s}))
@@ -86,6 +112,10 @@ class RunningFabric:
     def rules(self, switch: str | None = None) -> dict[str, Any]:
         """Installed flows and groups by switch id: of one switch with counters, or of all."""
         return dict(self._request({"verb": "rules", "switch": switch}))
+
+    def mininet(self, line: str) -> str:
+        """What Mininet's command line prints for one line, such as ``d0r0 ping -c1 d1r1``."""
+        return str(self._request({"verb": "mininet", "line": line}))
 
     def steady(self, pairs: Sequence[tuple[str, str]], window_s: float = 10.0) -> dict[str, Any]:
         """Payload rate of one long flow per pair of GPU ids, all at once, over ``window_s``."""
