@@ -172,13 +172,14 @@ class Listener(_Handshake):  # type: ignore[misc]
         return hub.spawn(server.serve_forever)
 
 
-def run(app: type, host: str, port: int, listening: Callable[[], None], **arguments: Any) -> None:
+def run(app: type, host: str, port: int, listening: Callable[[Any], None], **arguments: Any) -> None:
     """Run the application class ``app`` (made with ``arguments``) for switches that connect to ``host:port``.
 
+    ``listening`` is called with the application once the socket listens.
     Returns only if the listener ends, which is a failure; raises OSError if the address is taken.
     """
     CONF(args=[], project="railbed-controller", default_config_files=[], default_config_dirs=[])
     manager = AppManager.get_instance()
-    manager.instantiate(app, **arguments)
-    manager.instantiate(Listener, host=host, port=port, listening=listening)
+    running = manager.instantiate(app, **arguments)
+    manager.instantiate(Listener, host=host, port=port, listening=lambda: listening(running))
     hub.joinall(manager.instantiate_apps())

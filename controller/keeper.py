@@ -18,7 +18,7 @@ change starts a new version from stage 1. When nothing is broken the version is 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -208,6 +208,32 @@ class Keeper:
     def links_down(self) -> frozenset[str]:
         """Links that are not to be used: broken ones, and those that have to prove themselves after flapping."""
         return frozenset(self._broken | set(self._held_until_s))
+
+    def counted_drops(self, switch_id: str, packets: Mapping[int, Sequence[int]]) -> int:
+        """Of a switch's group counters (packets by bucket), those that were dropped at a second dead port."""
+        groups = self._groups[switch_id]
+        return sum(
+            count
+            for group_id, counts in packets.items()
+            if group_id in groups
+            for count, bucket in zip(counts, groups[group_id].buckets, strict=False)
+            if not bucket.actions
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether every declared switch is connected and has its rules."""
+        return self._ready
+
+    @property
+    def broken(self) -> frozenset[str]:
+        """Links that are down."""
+        return frozenset(self._broken)
+
+    def held_down_s(self) -> dict[str, float]:
+        """Links that are up but must prove themselves, with the seconds that they still have to."""
+        now_s = self._now_s()
+        return {link_id: max(0.0, until_s - now_s) for link_id, until_s in self._held_until_s.items()}
 
     def take(self) -> list[Orders | AskPorts]:
         """What is to be sent now; each is returned once."""

@@ -19,6 +19,9 @@ from topologies.model import FabricSpec
 
 ControllerEvent = dict[str, Any]
 PRIORITY = -10
+NORTHBOUND_PORT = 8081
+"""Inside the fabric's namespace, so it is free."""
+
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -69,6 +72,7 @@ class ControllerProcess:
         spec_path.write_text(json.dumps(spec.to_dict()))
         command = [python or controller_python(framework), "-m", "controller", "--fabric", str(spec_path)]
         command += ["--listen", f"127.0.0.1:{port}", "--seed", str(seed)]
+        command += ["--northbound", f"127.0.0.1:{NORTHBOUND_PORT}"]
         if not local_repair:
             command.append("--no-local-repair")
         environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT)}
