@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -218,31 +218,40 @@ def _sum_by(items: Iterable[tuple[Any, int]]) -> Counter[Any]:
 
 def _check(schedule: Schedule) -> None:
     name, ranks = schedule.name, schedule.ranks
-    ids = set()
     for transfer in schedule.transfers:
-        ids.add(transfer.id)
         src, dst, size_bytes = transfer.src, transfer.dst, transfer.size_bytes
         good = type(size_bytes) is int and size_bytes > 0 and 0 <= src < ranks and 0 <= dst < ranks and src != dst
         if not good or transfer.delay_s:
             _check_transfer(transfer, ranks, f"schedule '{name}', transfer {transfer.id}")
     for computation in schedule.computations:
-        ids.add(computation.id)
         where = f"schedule '{name}', computation {computation.id}"
         _check_rank(computation.rank, ranks, where)
         _check_seconds("duration_s", computation.duration_s, where)
-    if len(ids) < len(schedule.transfers) + len(schedule.computations):
-        counts = Counter(transfer.id for transfer in schedule.transfers)
-        counts.update(computation.id for computation in schedule.computations)
+    items: Sequence[Transfer | Computation] = schedule.transfers
+    if schedule.computations:
+        items = sorted((*schedule.transfers, *schedule.computations), key=lambda item: item.id)
+    ids, in_order = _ids_in_order(items)
+    if len(ids) < len(items):
+        counts = Counter(item.id for item in items)
         twice = next(item_id for item_id, count in counts.items() if count > 1)
         raise ScheduleError(f"schedule '{name}', transfer {twice}: this id is used twice; ids must be unique")
-    # A barrier shares one tuple among all transfers of a phase; looking at each tuple once keeps this linear in them.
-    items: list[Transfer | Computation] = [*schedule.transfers, *schedule.computations]
-    gates: dict[int, tuple[int, ...]] = {id(item.after): item.after for item in items}
-    for after in gates.values():
-        if not ids.issuperset(after):
-            missing = next(dependency for dependency in after if dependency not in ids)
-            raise ScheduleError(f"schedule '{name}': a transfer waits for {missing}, which does not exist")
-    _check_acyclic(schedule, items, gates)
+    if not in_order:
+        _check_waits(name, items, ids)
+
+
+def _ids_in_order(items: Iterable[Transfer | Computation]) -> tuple[set[int], bool]:
+    """All ids, and whether everything is listed after what it waits for: then there is no cycle."""
+    passed: set[int] = set()
+    seen: set[int] = set()
+    in_order = True
+    for item in items:
+        after = item.after
+        # A barrier shares one long tuple among all transfers of a phase: looking at it once keeps this linear in them.
+        if after and in_order and (len(after) < 4 or id(after) not in seen):
+            in_order = passed.issuperset(after)
+            seen.add(id(after))
+        passed.add(item.id)
+    return passed, in_order
 
 
 def _check_transfer(transfer: Transfer, ranks: int, where: str) -> None:
@@ -265,34 +274,22 @@ def _check_seconds(key: str, value: object, where: str) -> None:
         raise ScheduleError(f"{where}: {key} is {value!r}; it must be a number of seconds, 0 or more")
 
 
-def _check_acyclic(
-    schedule: Schedule, items: Iterable[Transfer | Computation], gates: Mapping[int, tuple[int, ...]]
-) -> None:
-    """Kahn's algorithm on items and gates, a gate being one shared tuple of dependencies.
-
-    Most schedules list everything after what it waits for; that is seen in one pass.
-    """
-    passed: set[int] = set()
-    seen_gates: set[int] = set()
-    in_order = True
+def _check_waits(name: str, items: Iterable[Transfer | Computation], ids: set[int]) -> None:
+    """Kahn's algorithm on items and gates, a gate being one shared tuple of dependencies."""
+    gates: dict[int, tuple[int, ...]] = {}
+    behind: dict[int, list[int]] = {}
     for item in items:
-        gate = id(item.after)
-        if gate not in seen_gates:
-            if not passed.issuperset(item.after):
-                in_order = False
-                break
-            seen_gates.add(gate)
-        passed.add(item.id)
-    if in_order:
-        return
-    open_count = {gate: len(set(after)) for gate, after in gates.items()}
+        gates[id(item.after)] = item.after
+        behind.setdefault(id(item.after), []).append(item.id)
+    open_count: dict[int, int] = {}
     opened_by: dict[int, list[int]] = {}
     for gate, after in gates.items():
-        for dependency in set(after):
+        needed = set(after)
+        if not needed <= ids:
+            raise ScheduleError(f"schedule '{name}': a transfer waits for {min(needed - ids)}, which does not exist")
+        open_count[gate] = len(needed)
+        for dependency in needed:
             opened_by.setdefault(dependency, []).append(gate)
-    behind: dict[int, list[int]] = {gate: [] for gate in gates}
-    for item in items:
-        behind[id(item.after)].append(item.id)
     ready = [gate for gate, count in open_count.items() if count == 0]
     while ready:
         for item_id in behind[ready.pop()]:
@@ -303,6 +300,6 @@ def _check_acyclic(
     stuck = [member for gate, count in open_count.items() if count for member in behind[gate]]
     if stuck:
         raise ScheduleError(
-            f"schedule '{schedule.name}': transfer {min(stuck)} can never start, because the transfers it waits for "
+            f"schedule '{name}': transfer {min(stuck)} can never start, because the transfers it waits for "
             "wait for each other; remove the cycle"
         )
