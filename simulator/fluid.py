@@ -6,6 +6,7 @@ rounding. Start-up, slow start, acknowledgements, queues and loss are not modell
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from workloads.records import (
     TransferRecord,
     TransferStatus,
 )
-from workloads.schedule import Schedule, Transfer
+from workloads.schedule import Computation, Schedule, Transfer
 
 BACKEND = "simulator"
 
@@ -65,8 +66,9 @@ def simulate(
     ``Scale(1, 1)`` gives those of the real machine. ``goodput`` is the payload share of a link's rate; link counters
     hold frames, payload / goodput. While a link is down, flows over it stand still until ``repair_delay_s`` later the
     new routes hold; after it is up again, the old routes come back with the same delay. ``start_delay_s`` passes
-    between the end of what a transfer waits for and its first byte: what a back end needs to start it. A transfer
-    between GPUs that have no path fails; what waited for it goes on. ``progress`` is told the share done.
+    between the end of what a transfer waits for (its own delay included) and its first byte: what a back end needs to
+    start it. A transfer between GPUs that have no path fails; what waited for it goes on. ``progress`` is told the
+    share done.
     Raises SimulationError, ScheduleError or UnknownElementError for parts that do not fit together.
     """
     check_failures(fabric, failures)
@@ -120,7 +122,11 @@ class _Run:
         self.fabric, self.schedule, self.router, self.scale = fabric, schedule, router, scale
         self.failures, self.goodput, self.seed = failures, goodput, seed
         self.start_delay_s = start_delay_s
-        self.starting: deque[tuple[float, Sequence[Transfer]]] = deque()
+        # What happens at a known time: transfers start, or the computations of these ids end. A heap; the number of
+        # the entry keeps what falls on the same instant in order.
+        self.timers: list[tuple[float, int, Sequence[Transfer], Sequence[int]]] = []
+        self.timers_set = 0
+        self.last_computation_s: float | None = None
         self.positions = link_positions(fabric)
         rates_mbps = np.array([scale.emulated_rate_mbps(link.rate_mbps) for link in fabric.links])
         self.wire = np.repeat(rates_mbps * 1e6 / 8, 2)  # bytes per second of frames, per directed link
@@ -140,25 +146,31 @@ class _Run:
         """A gate is one shared tuple of dependencies; it opens when all of them have ended."""
         self.gate_left: dict[int, int] = {}
         self.gate_members: dict[int, list[Transfer]] = {}
+        self.gate_computations: dict[int, list[Computation]] = {}
         self.gates_of: dict[int, list[int]] = {}
         self.opening: deque[int] = deque()
         for transfer in self.schedule.transfers:
-            gate = id(transfer.after)
-            if gate not in self.gate_left:
-                needed = set(transfer.after)
-                self.gate_left[gate] = len(needed)
-                self.gate_members[gate] = []
-                for dependency in needed:
-                    self.gates_of.setdefault(dependency, []).append(gate)
-            self.gate_members[gate].append(transfer)
+            self.gate_members[self._gate(transfer.after)].append(transfer)
+        for computation in self.schedule.computations:
+            self.gate_computations.setdefault(self._gate(computation.after), []).append(computation)
         self.is_phased = self.schedule.is_phased
+
+    def _gate(self, after: tuple[int, ...]) -> int:
+        gate = id(after)
+        if gate not in self.gate_left:
+            needed = set(after)
+            self.gate_left[gate] = len(needed)
+            self.gate_members[gate] = []
+            for dependency in needed:
+                self.gates_of.setdefault(dependency, []).append(gate)
+        return gate
 
     def run(self, progress: Progress | None) -> RunRecord:
         """All events until nothing can move any more."""
         self._apply_changes()
         self.opening.extend(gate for gate, waiting_for in self.gate_left.items() if waiting_for == 0)
         self._open_gates()
-        while self.flows or self.starting:
+        while self.flows or self.timers:
             rates = self._rates()
             moving = rates > 0
             left = np.array([flow.left_bytes for flow in self.flows])
@@ -167,8 +179,8 @@ class _Run:
             step_s = float(ends.min(initial=np.inf))
             if self.changes:
                 step_s = min(step_s, self.changes[0].t_s - self.now_s)
-            if self.starting:
-                step_s = min(step_s, max(0.0, self.starting[0][0] - self.now_s))
+            if self.timers:
+                step_s = min(step_s, max(0.0, self.timers[0][0] - self.now_s))
             if not np.isfinite(step_s):
                 break
             self._advance(step_s, rates)
@@ -176,12 +188,12 @@ class _Run:
             self._apply_changes()
             self._end(ended)
             self._open_gates()
-            while self.starting and self.starting[0][0] <= self.now_s * (1 + TIE):
-                self._start(self.starting.popleft()[1])
+            while self.timers and self.timers[0][0] <= self.now_s * (1 + TIE):
+                self._ring(*heapq.heappop(self.timers)[2:])
                 self._open_gates()
             self.samples.append((self.now_s, self.carried.copy()))
             if progress is not None:
-                progress(len(self.records) / len(self.schedule.transfers))
+                progress(len(self.records) / max(1, len(self.schedule.transfers)))
         self._give_up()
         return self._record()
 
@@ -250,15 +262,33 @@ class _Run:
 
     def _open(self, gate: int) -> None:
         members = self.gate_members[gate]
+        for computation in self.gate_computations.get(gate, ()):
+            self._set_timer(self.scale.emulated_s(computation.duration_s), (), (computation.id,))
         if self.is_phased:
             phase = str(members[0].tag.phase)
             if members[0].after:
                 self.events.append(Event(self.now_s, EventKind.PHASE_END, str(members[0].tag.phase - 1)))
             self.events.append(Event(self.now_s, EventKind.PHASE_START, phase, members[0].tag.operation))
-        if self.start_delay_s:
-            self.starting.append((self.now_s + self.start_delay_s, members))
-        else:
-            self._start(members)
+        by_delay: dict[float, list[Transfer]] = {}
+        for transfer in members:
+            by_delay.setdefault(transfer.delay_s, []).append(transfer)
+        for delay_s, together in by_delay.items():
+            wait_s = self.scale.emulated_s(delay_s) + self.start_delay_s
+            if wait_s:
+                self._set_timer(wait_s, together, ())
+            else:
+                self._start(together)
+
+    def _set_timer(self, wait_s: float, starting: Sequence[Transfer], ending: Sequence[int]) -> None:
+        heapq.heappush(self.timers, (self.now_s + wait_s, self.timers_set, starting, ending))
+        self.timers_set += 1
+
+    def _ring(self, starting: Sequence[Transfer], ending: Sequence[int]) -> None:
+        """What a timer was set for: transfers start, computations end."""
+        for computation_id in ending:
+            self.last_computation_s = self.now_s
+            self._pass_gates(computation_id)
+        self._start(starting)
 
     def _start(self, members: Sequence[Transfer]) -> None:
         for transfer in members:
@@ -325,6 +355,7 @@ class _Run:
             links=series,
             events=tuple(sorted(self.events, key=lambda event: event.t_s)),
             notes=NOTES,
+            last_computation_s=self.last_computation_s,
         )
 
 

@@ -1,24 +1,40 @@
-"""Collectives as schedules of bulk transfers, over any groups of ranks.
+"""Collectives as schedules of transfers, over any groups of ranks.
 
-All groups of one schedule run at the same time, and a barrier across all of them ends each phase.
+All groups of one schedule run at the same time. In the bulk form a barrier across all of them ends each phase; in the
+stepwise form every transfer waits only for what its algorithm needs (:mod:`workloads.algorithms`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 
 from topologies.model import Fabric, FabricKind
+from workloads.algorithms import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    BROADCAST,
+    BULK,
+    DIRECT,
+    REDUCE,
+    REDUCE_SCATTER,
+    SEND_RECV,
+    SIZE_MEANINGS,
+    STEPWISE,
+    Flows,
+    check_shape,
+    find_algorithm,
+    flows,
+    uneven_flows,
+)
 from workloads.errors import CollectiveError
 from workloads.schedule import Schedule, Tag, Transfer
-
-ALL_REDUCE = "all-reduce"
-ALL_TO_ALL = "all-to-all"
 
 PIPELINED_RING = "pipelined ring"
 SHIFTED_PHASES = "shifted phases"
 
 Groups = Mapping[str, Sequence[int]]
-_Send = tuple[str, str, int, int, int]  # operation, group, source rank, destination rank, size in bytes
 
 
 def all_ranks(fabric: Fabric) -> dict[str, tuple[int, ...]]:
@@ -39,47 +55,131 @@ def rail_rings(fabric: Fabric) -> dict[str, tuple[int, ...]]:
     return {f"rail{rail}": tuple(range(rail, len(fabric.gpus), rails)) for rail in range(rails)}
 
 
+def collective(
+    kind: str,
+    groups: Groups,
+    size_bytes: int,
+    ranks: int,
+    *,
+    algorithm: str | None = None,
+    form: str = BULK,
+    local: int = 1,
+    root: int = 0,
+    name: str = "",
+    seed: int = 0,
+) -> Schedule:
+    """A collective of ``size_bytes``, in the sense of nccl-tests, by every group at the same time.
+
+    ``kind`` and ``algorithm`` are those of :data:`workloads.algorithms.ALGORITHMS`; None is the first one there.
+    ``local`` is the number of consecutive members of a group that share a domain, for algorithms that need it;
+    :func:`by_domain` orders groups so. ``root`` is the position in every group of the root of a broadcast or reduce.
+    ``ranks`` is the number of ranks of the fabric. Raises CollectiveError for groups that are empty, unequal or
+    overlapping, and for sizes and groups that the algorithm can't be made with.
+    """
+    n = check_groups(groups, size_bytes, ranks, kind, algorithm, local)
+    if not 0 <= root < n:
+        raise CollectiveError(f"the root is member {root}, but the groups have members 0 to {n - 1}")
+    made = flows(kind, algorithm, n, size_bytes, local, form)
+    rooted = {group: (*members[root:], *members[:root]) for group, members in groups.items()} if root else groups
+    return _schedule(name or kind, kind, algorithm, form, rooted, made, size_bytes, SIZE_MEANINGS[kind], ranks, seed)
+
+
 def ring_all_reduce(groups: Groups, size_bytes: int, ranks: int, *, name: str = ALL_REDUCE, seed: int = 0) -> Schedule:
     """Ring all-reduce of a ``size_bytes`` buffer per rank, as two bulk phases: reduce-scatter, then all-gather.
 
     A ring of n ranks cuts the buffer into n parts. In each phase every rank sends all parts but one to its neighbour,
     (n-1)/n * size_bytes, in n-1 steps; a pipelined ring keeps the wire busy throughout, so one flow per ring edge
-    carries the whole of it. ``ranks`` is the number of ranks of the fabric. Raises CollectiveError for groups that are
-    empty, unequal or overlapping, and for sizes below one byte per part.
+    carries the whole of it. Raises CollectiveError as :func:`collective` does.
     """
-    check_groups(groups, size_bytes, ranks)
-    scatter: list[_Send] = []
-    gather: list[_Send] = []
-    for group, members in groups.items():
-        n = len(members)
-        parts = _split(size_bytes, n)
-        for index, src in enumerate(members):
-            dst = members[(index + 1) % n]
-            # Rank i reduces part i+1 last: it ends with it, so it never sends it; in the all-gather it starts with it.
-            scatter.append(("reduce-scatter", group, src, dst, size_bytes - parts[(index + 1) % n]))
-            gather.append(("all-gather", group, src, dst, size_bytes - parts[(index + 2) % n]))
-    meaning = "buffer that every rank holds; each rank sends 2(n-1)/n of it"
-    return _schedule(name, ALL_REDUCE, PIPELINED_RING, groups, size_bytes, meaning, ranks, seed, (scatter, gather))
+    return collective(ALL_REDUCE, groups, size_bytes, ranks, name=name, seed=seed)
+
+
+def ring_all_gather(groups: Groups, size_bytes: int, ranks: int, *, name: str = ALL_GATHER, seed: int = 0) -> Schedule:
+    """Ring all-gather into a receive buffer of ``size_bytes``, as one bulk phase: every rank sends (n-1)/n of it."""
+    return collective(ALL_GATHER, groups, size_bytes, ranks, name=name, seed=seed)
+
+
+def ring_reduce_scatter(
+    groups: Groups, size_bytes: int, ranks: int, *, name: str = REDUCE_SCATTER, seed: int = 0
+) -> Schedule:
+    """Ring reduce-scatter of a send buffer of ``size_bytes``, as one bulk phase: every rank sends (n-1)/n of it."""
+    return collective(REDUCE_SCATTER, groups, size_bytes, ranks, name=name, seed=seed)
+
+
+def ring_broadcast(groups: Groups, size_bytes: int, ranks: int, *, name: str = BROADCAST, seed: int = 0) -> Schedule:
+    """Broadcast of ``size_bytes`` from the first member along the ring, as one bulk phase of n-1 flows."""
+    return collective(BROADCAST, groups, size_bytes, ranks, name=name, seed=seed)
+
+
+def ring_reduce(groups: Groups, size_bytes: int, ranks: int, *, name: str = REDUCE, seed: int = 0) -> Schedule:
+    """Reduce of ``size_bytes`` around the ring to the first member, as one bulk phase of n-1 flows."""
+    return collective(REDUCE, groups, size_bytes, ranks, name=name, seed=seed)
 
 
 def all_to_all(groups: Groups, size_bytes: int, ranks: int, *, name: str = ALL_TO_ALL, seed: int = 0) -> Schedule:
     """All-to-all in n-1 phases; in phase p the i-th rank of a group sends size_bytes/n to the (i+p)-th.
 
     ``size_bytes`` is the send buffer of one rank, as in nccl-tests, including the part that it keeps. Raises
-    CollectiveError as :func:`ring_all_reduce` does.
+    CollectiveError as :func:`collective` does.
     """
-    n = check_groups(groups, size_bytes, ranks)
-    parts = _split(size_bytes, n)
-    phases: list[list[_Send]] = []
-    for shift in range(1, n):
-        phase: list[_Send] = []
-        for group, members in groups.items():
-            for index, src in enumerate(members):
-                target = (index + shift) % n
-                phase.append((ALL_TO_ALL, group, src, members[target], parts[target]))
-        phases.append(phase)
-    meaning = "send buffer of one rank; each rank sends 1/n of it to each of the n-1 others and keeps 1/n"
-    return _schedule(name, ALL_TO_ALL, SHIFTED_PHASES, groups, size_bytes, meaning, ranks, seed, phases)
+    return collective(ALL_TO_ALL, groups, size_bytes, ranks, name=name, seed=seed)
+
+
+def uneven_all_to_all(
+    groups: Groups,
+    splits: Sequence[Sequence[int]],
+    ranks: int,
+    *,
+    algorithm: str | None = None,
+    form: str = BULK,
+    local: int = 1,
+    name: str = ALL_TO_ALL,
+    seed: int = 0,
+) -> Schedule:
+    """All-to-all in which the i-th member of every group sends ``splits[i][j]`` bytes to the j-th; 0 sends nothing.
+
+    The size is the largest send buffer of a rank. Raises CollectiveError as :func:`collective` does, and for splits
+    that are not square, negative, or all 0 between different members.
+    """
+    enough_bytes = max(map(len, groups.values()), default=0)  # the splits tell the sizes
+    n = check_groups(groups, enough_bytes, ranks, ALL_TO_ALL, algorithm, local)
+    if len(splits) != n:
+        raise CollectiveError(f"the splits are of {len(splits)} ranks, but the groups have {n}")
+    made = uneven_flows(tuple(tuple(row) for row in splits), algorithm, local, form)
+    if not made.flows:
+        raise CollectiveError("every rank keeps all of its buffer; an all-to-all must send something to another rank")
+    size_bytes = max(sum(row) for row in splits)
+    meaning = "largest send buffer of a rank, with the part that it keeps"
+    return _schedule(name, ALL_TO_ALL, algorithm, form, groups, made, size_bytes, meaning, ranks, seed)
+
+
+def send_recv(groups: Groups, size_bytes: int, ranks: int, *, name: str = SEND_RECV, seed: int = 0) -> Schedule:
+    """``size_bytes`` from the first to the second member of every group; raises CollectiveError for other groups."""
+    return collective(SEND_RECV, groups, size_bytes, ranks, name=name, seed=seed)
+
+
+def by_domain(fabric: Fabric, groups: Groups) -> tuple[dict[str, tuple[int, ...]], int]:
+    """The groups with their members sorted by domain and rail, and the number of them in each domain.
+
+    Raises CollectiveError where domains hold different numbers of members, or members on different rails: a
+    hierarchical collective needs rings that stay on their rail.
+    """
+    ordered: dict[str, tuple[int, ...]] = {}
+    rails_of: set[tuple[int, ...]] = set()
+    for group, members in groups.items():
+        ordered[group] = tuple(sorted(members))
+        gpus = [fabric.gpu_of_rank(rank) for rank in ordered[group]]
+        found = [tuple(gpu.rail for gpu in there) for _, there in groupby(gpus, key=lambda gpu: gpu.domain)]
+        if len(set(found)) > 1:
+            raise CollectiveError(
+                f"group '{group}' has ranks on rails {list(found[0])} in one domain and on other rails in another; "
+                "a hierarchical collective needs the same rails in every domain"
+            )
+        rails_of.add(found[0])
+    sizes = sorted({len(rails) for rails in rails_of})
+    if len(sizes) != 1:
+        raise CollectiveError(f"the groups have {', '.join(map(str, sizes))} ranks a domain; they must be equally many")
+    return ordered, sizes[0]
 
 
 def rail_aligned(fabric: Fabric, groups: Groups) -> dict[str, tuple[int, ...]]:
@@ -98,57 +198,108 @@ def rail_aligned(fabric: Fabric, groups: Groups) -> dict[str, tuple[int, ...]]:
     return ordered
 
 
-COLLECTIVES: dict[str, Callable[..., Schedule]] = {ALL_REDUCE: ring_all_reduce, ALL_TO_ALL: all_to_all}
+COLLECTIVES: dict[str, Callable[..., Schedule]] = {
+    ALL_REDUCE: ring_all_reduce,
+    ALL_GATHER: ring_all_gather,
+    REDUCE_SCATTER: ring_reduce_scatter,
+    BROADCAST: ring_broadcast,
+    REDUCE: ring_reduce,
+    ALL_TO_ALL: all_to_all,
+}
+"""By name, the collective over any groups in its default algorithm; the first member is the root where there is one."""
+
 GROUPINGS: dict[str, Callable[[Fabric], dict[str, tuple[int, ...]]]] = {"all": all_ranks, "rails": rail_rings}
 
 
 def collective_on(
-    fabric: Fabric, collective: str, grouping: str, size_bytes: int, *, name: str, seed: int = 0
+    fabric: Fabric,
+    kind: str,
+    grouping: str,
+    size_bytes: int,
+    *,
+    algorithm: str | None = None,
+    form: str = BULK,
+    name: str,
+    seed: int = 0,
 ) -> Schedule:
-    """The schedule of a collective of :data:`COLLECTIVES` over a grouping of :data:`GROUPINGS`.
+    """The schedule of a collective over a grouping of :data:`GROUPINGS`.
 
-    Rings are rail-aligned; an all-to-all goes by rank. Raises CollectiveError as the functions there do.
+    Rings are rail-aligned; algorithms with a phase in the domain get their groups by domain; all others go by rank.
+    Raises CollectiveError as :func:`collective` does.
     """
     groups: Groups = GROUPINGS[grouping](fabric)
-    if collective == ALL_REDUCE:
+    chosen, found = find_algorithm(kind, algorithm)
+    local = 1
+    if found.needs_local:
+        groups, local = by_domain(fabric, groups)
+    elif kind != ALL_TO_ALL and chosen != DIRECT:
         groups = rail_aligned(fabric, groups)
-    return COLLECTIVES[collective](groups, size_bytes, len(fabric.gpus), name=name, seed=seed)
+    return collective(
+        kind, groups, size_bytes, len(fabric.gpus), algorithm=chosen, form=form, local=local, name=name, seed=seed
+    )
 
 
 def _schedule(
     name: str,
-    collective: str,
-    algorithm: str,
+    kind: str,
+    algorithm: str | None,
+    form: str,
     groups: Groups,
+    made: Flows,
     size_bytes: int,
     size_meaning: str,
     ranks: int,
     seed: int,
-    phases: Sequence[Sequence[_Send]],
 ) -> Schedule:
+    chosen, found = find_algorithm(kind, algorithm)
+    transfers = _in_phases(kind, groups, made) if form == BULK else _by_need(kind, groups, made)
+    text = found.bulk_name if form == BULK else f"{chosen}, {STEPWISE}"
+    n = len(next(iter(groups.values())))
+    return Schedule(name, kind, text, ranks, n, size_bytes, size_meaning, seed, tuple(transfers))
+
+
+def _in_phases(kind: str, groups: Groups, made: Flows) -> list[Transfer]:
+    """The flows of all groups phase by phase, with a barrier of all groups between phases."""
     transfers: list[Transfer] = []
     before: tuple[int, ...] = ()
-    for number, phase in enumerate(phases):
+    for phase, members_of in groupby(made.flows, key=lambda flow: flow.phase):
+        together = tuple(members_of)
         first = len(transfers)
-        for operation, group, src, dst, part_bytes in phase:
-            tag = Tag(operation, collective, group, number)
-            transfers.append(Transfer(len(transfers), src, dst, part_bytes, before, tag))
+        for group, members in groups.items():
+            for flow in together:
+                tag = Tag(flow.operation, kind, group, phase)
+                transfers.append(
+                    Transfer(len(transfers), members[flow.src], members[flow.dst], flow.size_bytes, before, tag)
+                )
         before = tuple(range(first, len(transfers)))
-    group_size = len(next(iter(groups.values())))
-    return Schedule(name, collective, algorithm, ranks, group_size, size_bytes, size_meaning, seed, tuple(transfers))
+    return transfers
 
 
-def _split(size_bytes: int, parts: int) -> list[int]:
-    """``size_bytes`` in ``parts`` whole numbers that differ by at most one."""
-    each, rest = divmod(size_bytes, parts)
-    return [each + (part < rest) for part in range(parts)]
+def _by_need(kind: str, groups: Groups, made: Flows) -> list[Transfer]:
+    transfers: list[Transfer] = []
+    for group, members in groups.items():
+        first = len(transfers)
+        for flow in made.flows:
+            after = tuple(first + before for before in flow.after)
+            tag = Tag(flow.operation, kind, group, flow.phase)
+            transfers.append(
+                Transfer(len(transfers), members[flow.src], members[flow.dst], flow.size_bytes, after, tag)
+            )
+    return transfers
 
 
-def check_groups(groups: Groups, size_bytes: int, ranks: int) -> int:
+def check_groups(
+    groups: Groups,
+    size_bytes: int,
+    ranks: int,
+    kind: str = ALL_REDUCE,
+    algorithm: str | None = None,
+    local: int = 1,
+) -> int:
     """Number of ranks in each group; raises CollectiveError unless a collective of that size can be made over them.
 
-    Groups must be equally large, of at least 2 ranks, disjoint and within ``ranks``; ``size_bytes`` at least one byte
-    per rank of a group.
+    Groups must be equally large, of at least 2 ranks, disjoint and within ``ranks``; the size at least what the
+    algorithm can cut into parts.
     """
     if not groups:
         raise CollectiveError("a collective needs at least one group of ranks")
@@ -166,8 +317,6 @@ def check_groups(groups: Groups, size_bytes: int, ranks: int) -> int:
             if rank in seen:
                 raise CollectiveError(f"group '{group}': rank {rank} takes part twice; groups must not overlap")
             seen.add(rank)
-    if size_bytes < n:
-        raise CollectiveError(
-            f"{size_bytes} bytes cannot be cut into {n} parts, one per rank; the size must be at least {n} bytes"
-        )
+    chosen, _ = find_algorithm(kind, algorithm)
+    check_shape(kind, chosen, n, size_bytes, local)
     return n

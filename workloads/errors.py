@@ -13,3 +13,15 @@ class CollectiveError(RailbedError, ValueError):
     """A collective cannot be made over this group of ranks or with this size."""
 
     exit_code = 2
+
+
+class ModelError(RailbedError, ValueError):
+    """A language model is described with numbers that no model can have, or by a name that is not known."""
+
+    exit_code = 2
+
+
+class PlanError(RailbedError, ValueError):
+    """A model cannot be trained by this plan on these GPUs; the message gives the numbers that don't fit."""
+
+    exit_code = 2

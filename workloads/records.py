@@ -156,6 +156,7 @@ class RunRecord:
 
     ``faithful`` is False where the machine could not keep up or something is not emulated; ``notes`` says what, and
     what limits the result. ``longest_gap_s`` is the longest silence that a probe saw, None where there was no probe.
+    ``last_computation_s`` is when the last computation of the schedule ended, None where there was none.
     """
 
     backend: str
@@ -170,6 +171,7 @@ class RunRecord:
     faithful: bool = True
     notes: tuple[str, ...] = ()
     longest_gap_s: float | None = None
+    last_computation_s: float | None = None
 
     @property
     def complete(self) -> bool:

@@ -1,13 +1,14 @@
-"""One schedule of transfers: who sends how many bytes to whom, and what each transfer waits for.
+"""One schedule of transfers: who sends how many bytes to whom, what each waits for, and the computing in between.
 
-Sizes are bytes of the real machine; :mod:`topologies.scale` makes emulated ones of them. Both back ends take the same
-schedule, on every fabric.
+Sizes are bytes and durations seconds of the real machine; :mod:`topologies.scale` makes emulated ones of them. Both
+back ends take the same schedule, on every fabric.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,10 +16,12 @@ from typing import Any
 from workloads.errors import ScheduleError
 
 FORMAT = "railbed-schedule"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+READABLE_VERSIONS = (1, 2)
+"""Version 1 had neither ``delay_s`` nor computations."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Tag:
     """Where a transfer comes from.
 
@@ -32,9 +35,12 @@ class Tag:
     phase: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Transfer:
-    """``size_bytes`` real bytes from global rank ``src`` to ``dst``, once all in ``after`` have ended, well or not."""
+    """``size_bytes`` real bytes from global rank ``src`` to ``dst``.
+
+    It starts ``delay_s`` real seconds after all in ``after`` have ended, well or not: the computing in between.
+    """
 
     id: int
     src: int
@@ -42,6 +48,22 @@ class Transfer:
     size_bytes: int
     after: tuple[int, ...]
     tag: Tag
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """Global rank ``rank`` computes for ``duration_s`` real seconds, once all in ``after`` have ended.
+
+    For computing that a ``delay_s`` can't express: at the end of a schedule, or beside a transfer. Its id is from the
+    same numbers as those of the transfers; either may wait for the other.
+    """
+
+    id: int
+    rank: int
+    duration_s: float
+    after: tuple[int, ...]
+    label: str
 
 
 @dataclass(frozen=True)
@@ -51,6 +73,7 @@ class Schedule:
     ``ranks`` is the number of GPUs of the fabric. ``group_size`` is the number of ranks in a group of the collective,
     the n of the bandwidth formulas. ``size_bytes`` is the size of the collective in the sense of nccl-tests, as
     ``size_meaning`` spells out. ``algorithm`` says how the collective is replayed (``pipelined ring``).
+    ``computations`` are what the ranks compute beside the delays of the transfers.
     """
 
     name: str
@@ -62,6 +85,7 @@ class Schedule:
     size_meaning: str
     seed: int
     transfers: tuple[Transfer, ...] = field(repr=False)
+    computations: tuple[Computation, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -85,7 +109,14 @@ class Schedule:
         return dict(_sum_by(((transfer.src, transfer.dst), transfer.size_bytes) for transfer in self.transfers))
 
     @cached_property
+    def has_computing(self) -> bool:
+        """Whether a transfer has a delay, or there are computations."""
+        return bool(self.computations) or any(transfer.delay_s for transfer in self.transfers)
+
+    @cached_property
     def _phases(self) -> tuple[tuple[Transfer, ...], ...] | None:
+        if self.has_computing:
+            return None
         waiting: dict[frozenset[int], list[Transfer]] = {}
         sets: dict[int, frozenset[int]] = {}  # a phase shares one tuple: its set is made once
         for transfer in self.transfers:
@@ -101,13 +132,13 @@ class Schedule:
 
     @property
     def is_phased(self) -> bool:
-        """Whether the transfers form phases with a barrier between each and the next."""
+        """Whether the transfers form phases with a barrier, and no computing, between each and the next."""
         return self._phases is not None
 
     def phases(self) -> tuple[tuple[Transfer, ...], ...]:
         """The phases in order: every transfer of one waits for all transfers of the phase before.
 
-        Raises ScheduleError for a schedule with finer dependencies.
+        Raises ScheduleError for a schedule with finer dependencies or with computing.
         """
         if self._phases is None:
             raise ScheduleError(
@@ -120,10 +151,12 @@ class Schedule:
         """A JSON-ready form that :meth:`from_dict` reads back.
 
         Keys: ``format``, ``version``, the fields of this class, and ``transfers`` as a list of objects with ``id``,
-        ``src``, ``dst``, ``size_bytes``, ``after``, ``operation``, ``collective``, ``group`` and ``phase``.
+        ``src``, ``dst``, ``size_bytes``, ``after``, ``operation``, ``collective``, ``group`` and ``phase``, and
+        ``delay_s`` where it is not 0. ``computations`` is a list of objects with ``id``, ``rank``, ``duration_s``,
+        ``after`` and ``label``; the key is left out where there are none.
         """
         fields = ("name", "collective", "algorithm", "ranks", "group_size", "size_bytes", "size_meaning", "seed")
-        return {
+        data = {
             "format": FORMAT,
             "version": FORMAT_VERSION,
             **{name: getattr(self, name) for name in fields},
@@ -132,17 +165,27 @@ class Schedule:
                     "id": transfer.id, "src": transfer.src, "dst": transfer.dst, "size_bytes": transfer.size_bytes,
                     "after": list(transfer.after), "operation": transfer.tag.operation,
                     "collective": transfer.tag.collective, "group": transfer.tag.group, "phase": transfer.tag.phase,
+                    **({"delay_s": transfer.delay_s} if transfer.delay_s else {}),
                 }
                 for transfer in self.transfers
             ],
         }  # fmt: skip
+        if self.computations:
+            data["computations"] = [
+                {
+                    "id": computation.id, "rank": computation.rank, "duration_s": computation.duration_s,
+                    "after": list(computation.after), "label": computation.label,
+                }
+                for computation in self.computations
+            ]  # fmt: skip
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Schedule:
         """Inverse of :meth:`to_dict`; raises ScheduleError for another format, and for missing or unknown keys."""
-        if data.get("format") != FORMAT or data.get("version") != FORMAT_VERSION:
+        if data.get("format") != FORMAT or data.get("version") not in READABLE_VERSIONS:
             raise ScheduleError(
-                f"this is not a schedule that can be read: expected format '{FORMAT}' version {FORMAT_VERSION}, "
+                f"this is not a schedule that can be read: expected format '{FORMAT}' version 1 to {FORMAT_VERSION}, "
                 f"found {data.get('format')!r} version {data.get('version')!r}"
             )
         shared: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -151,11 +194,15 @@ class Schedule:
             for row in data["transfers"]:
                 after = tuple(row["after"])
                 tag = Tag(row["operation"], row["collective"], row["group"], row["phase"])
-                transfers.append(
-                    Transfer(row["id"], row["src"], row["dst"], row["size_bytes"], shared.setdefault(after, after), tag)
-                )
-            rest = {key: value for key, value in data.items() if key not in ("format", "version", "transfers")}
-            return cls(**rest, transfers=tuple(transfers))
+                ends, size_bytes, delay_s = (row["src"], row["dst"]), row["size_bytes"], row.get("delay_s", 0.0)
+                transfers.append(Transfer(row["id"], *ends, size_bytes, shared.setdefault(after, after), tag, delay_s))
+            computations = tuple(
+                Computation(row["id"], row["rank"], row["duration_s"], tuple(row["after"]), row["label"])
+                for row in data.get("computations", ())
+            )
+            own = ("format", "version", "transfers", "computations")
+            rest = {key: value for key, value in data.items() if key not in own}
+            return cls(**rest, transfers=tuple(transfers), computations=computations)
         except KeyError as error:
             raise ScheduleError(f"the schedule lacks the key {error}") from None
         except TypeError as error:
@@ -170,51 +217,89 @@ def _sum_by(items: Iterable[tuple[Any, int]]) -> Counter[Any]:
 
 
 def _check(schedule: Schedule) -> None:
-    name = schedule.name
-    ids = set()
+    name, ranks = schedule.name, schedule.ranks
     for transfer in schedule.transfers:
-        where = f"schedule '{name}', transfer {transfer.id}"
-        if transfer.id in ids:
-            raise ScheduleError(f"{where}: this id is used twice; ids must be unique")
-        ids.add(transfer.id)
-        if isinstance(transfer.size_bytes, bool) or not isinstance(transfer.size_bytes, int) or transfer.size_bytes < 1:
-            raise ScheduleError(f"{where}: size_bytes is {transfer.size_bytes!r}; it must be a whole number above 0")
-        for end in (transfer.src, transfer.dst):
-            if not 0 <= end < schedule.ranks:
-                raise ScheduleError(f"{where}: rank {end} does not exist; the ranks are 0 to {schedule.ranks - 1}")
-        if transfer.src == transfer.dst:
-            raise ScheduleError(f"{where}: rank {transfer.src} sends to itself; source and destination must differ")
-    # A barrier shares one tuple among all transfers of a phase; looking at each tuple once keeps this linear in them.
-    gates: dict[int, tuple[int, ...]] = {id(transfer.after): transfer.after for transfer in schedule.transfers}
-    for after in gates.values():
-        for dependency in after:
-            if dependency not in ids:
-                raise ScheduleError(f"schedule '{name}': a transfer waits for {dependency}, which does not exist")
-    _check_acyclic(schedule, gates)
+        src, dst, size_bytes = transfer.src, transfer.dst, transfer.size_bytes
+        good = type(size_bytes) is int and size_bytes > 0 and 0 <= src < ranks and 0 <= dst < ranks and src != dst
+        if not good or transfer.delay_s:
+            _check_transfer(transfer, ranks, f"schedule '{name}', transfer {transfer.id}")
+    for computation in schedule.computations:
+        where = f"schedule '{name}', computation {computation.id}"
+        _check_rank(computation.rank, ranks, where)
+        _check_seconds("duration_s", computation.duration_s, where)
+    items: Sequence[Transfer | Computation] = schedule.transfers
+    if schedule.computations:
+        items = sorted((*schedule.transfers, *schedule.computations), key=lambda item: item.id)
+    ids, in_order = _ids_in_order(items)
+    if len(ids) < len(items):
+        counts = Counter(item.id for item in items)
+        twice = next(item_id for item_id, count in counts.items() if count > 1)
+        raise ScheduleError(f"schedule '{name}', transfer {twice}: this id is used twice; ids must be unique")
+    if not in_order:
+        _check_waits(name, items, ids)
 
 
-def _check_acyclic(schedule: Schedule, gates: Mapping[int, tuple[int, ...]]) -> None:
-    """Kahn's algorithm on transfers and gates, a gate being one shared tuple of dependencies."""
-    open_count = {gate: len(set(after)) for gate, after in gates.items()}
+def _ids_in_order(items: Iterable[Transfer | Computation]) -> tuple[set[int], bool]:
+    """All ids, and whether everything is listed after what it waits for: then there is no cycle."""
+    passed: set[int] = set()
+    seen: set[int] = set()
+    in_order = True
+    for item in items:
+        after = item.after
+        # A barrier shares one long tuple among all transfers of a phase: looking at it once keeps this linear in them.
+        if after and in_order and (len(after) < 4 or id(after) not in seen):
+            in_order = passed.issuperset(after)
+            seen.add(id(after))
+        passed.add(item.id)
+    return passed, in_order
+
+
+def _check_transfer(transfer: Transfer, ranks: int, where: str) -> None:
+    if isinstance(transfer.size_bytes, bool) or not isinstance(transfer.size_bytes, int) or transfer.size_bytes < 1:
+        raise ScheduleError(f"{where}: size_bytes is {transfer.size_bytes!r}; it must be a whole number above 0")
+    _check_rank(transfer.src, ranks, where)
+    _check_rank(transfer.dst, ranks, where)
+    if transfer.src == transfer.dst:
+        raise ScheduleError(f"{where}: rank {transfer.src} sends to itself; source and destination must differ")
+    _check_seconds("delay_s", transfer.delay_s, where)
+
+
+def _check_rank(rank: int, ranks: int, where: str) -> None:
+    if not 0 <= rank < ranks:
+        raise ScheduleError(f"{where}: rank {rank} does not exist; the ranks are 0 to {ranks - 1}")
+
+
+def _check_seconds(key: str, value: object, where: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+        raise ScheduleError(f"{where}: {key} is {value!r}; it must be a number of seconds, 0 or more")
+
+
+def _check_waits(name: str, items: Iterable[Transfer | Computation], ids: set[int]) -> None:
+    """Kahn's algorithm on items and gates, a gate being one shared tuple of dependencies."""
+    gates: dict[int, tuple[int, ...]] = {}
+    behind: dict[int, list[int]] = {}
+    for item in items:
+        gates[id(item.after)] = item.after
+        behind.setdefault(id(item.after), []).append(item.id)
+    open_count: dict[int, int] = {}
     opened_by: dict[int, list[int]] = {}
     for gate, after in gates.items():
-        for dependency in set(after):
+        needed = set(after)
+        if not needed <= ids:
+            raise ScheduleError(f"schedule '{name}': a transfer waits for {min(needed - ids)}, which does not exist")
+        open_count[gate] = len(needed)
+        for dependency in needed:
             opened_by.setdefault(dependency, []).append(gate)
-    behind: dict[int, list[int]] = {gate: [] for gate in gates}
-    for transfer in schedule.transfers:
-        behind[id(transfer.after)].append(transfer.id)
     ready = [gate for gate, count in open_count.items() if count == 0]
-    reached = 0
     while ready:
-        for transfer_id in behind[ready.pop()]:
-            reached += 1
-            for gate in opened_by.get(transfer_id, ()):
+        for item_id in behind[ready.pop()]:
+            for gate in opened_by.get(item_id, ()):
                 open_count[gate] -= 1
                 if open_count[gate] == 0:
                     ready.append(gate)
-    if reached < len(schedule.transfers):
-        stuck = min(member for gate, count in open_count.items() if count for member in behind[gate])
+    stuck = [member for gate, count in open_count.items() if count for member in behind[gate]]
+    if stuck:
         raise ScheduleError(
-            f"schedule '{schedule.name}': transfer {stuck} can never start, because the transfers it waits for "
+            f"schedule '{name}': transfer {min(stuck)} can never start, because the transfers it waits for "
             "wait for each other; remove the cycle"
         )

@@ -13,10 +13,10 @@ from topologies.builders import build
 from topologies.errors import UnknownElementError
 from topologies.model import NO_FAILURES, Fabric, FabricKind, FabricSpec, LinkKind
 from topologies.scale import Scale
-from workloads.collectives import all_ranks, all_to_all, rail_rings, ring_all_reduce
+from workloads.collectives import all_ranks, all_to_all, collective, rail_rings, ring_all_reduce
 from workloads.failures import LinkFailure
 from workloads.records import EventKind, RunRecord, TransferStatus
-from workloads.schedule import Schedule, Tag, Transfer
+from workloads.schedule import Computation, Schedule, Tag, Transfer
 
 REAL = Scale(1, 1)
 KINDS = [FabricKind.RAIL_ONLY, FabricKind.RAIL_OPTIMIZED, FabricKind.SPINE_LEAF]
@@ -264,3 +264,50 @@ def test_a_start_delay_precedes_every_transfer_and_is_not_part_of_its_duration()
         assert before.start_s is not None
         assert after.start_s == pytest.approx(before.start_s + 0.5 * (phase + 1))
         assert after.duration_s == pytest.approx(before.duration_s)
+
+
+def test_computing_delays_what_waits_for_it() -> None:
+    """1 s of sending, 0.5 s of computing, 1 s back; computing on the side ends when it ends."""
+    fabric = fabric_of(domains=2, rails=1)
+    schedule = Schedule(
+        "s", "send-recv", "direct", 2, 2, 1, "", 0,
+        (
+            Transfer(0, 0, 1, 10**8, (), TAG),
+            Transfer(1, 1, 0, 10**8, (0,), TAG, 0.5),
+            Transfer(2, 0, 1, 10**8, (10, 11), TAG, 0.25),
+        ),
+        (Computation(10, 0, 3.0, (), ""), Computation(11, 1, 1.0, (1,), ""), Computation(12, 1, 7.0, (10, 2), "")),
+    )  # fmt: skip
+    record = run(fabric, schedule)
+    assert ends(record) == pytest.approx([1.0, 2.5, 4.75], rel=1e-9)
+    assert record.transfers[1].start_s == pytest.approx(1.5)
+    assert record.last_computation_s == pytest.approx(11.75)
+    slower = run(fabric, schedule, scale=Scale(1, 4))
+    assert ends(slower) == pytest.approx([4.0, 10.0, 19.0], rel=1e-9)
+    assert slower.last_computation_s == pytest.approx(47.0)
+
+
+def test_delays_of_one_gate_differ_and_keep_their_order() -> None:
+    fabric = fabric_of(domains=4, rails=1)
+    plain = sends(fabric, (0, 1, 10**8), (1, 2, 10**8), (2, 3, 10**8))
+    late = zip(plain.transfers, (2.0, 0.5, 1.0), strict=True)
+    delayed = tuple(dataclasses.replace(transfer, delay_s=delay_s) for transfer, delay_s in late)
+    record = run(fabric, dataclasses.replace(plain, transfers=delayed))
+    assert [transfer.start_s for transfer in record.transfers] == pytest.approx([2.0, 0.5, 1.0])
+
+
+def test_a_schedule_of_computing_alone() -> None:
+    fabric = fabric_of(domains=2, rails=1)
+    alone = (Computation(0, 0, 1.0, (), ""), Computation(1, 1, 2.0, (0,), ""))
+    schedule = dataclasses.replace(sends(fabric), computations=alone)
+    shares: list[float] = []
+    record = simulate(fabric, schedule, shortest(fabric), scale=REAL, progress=shares.append)
+    assert record.last_computation_s == pytest.approx(3.0)
+    assert record.complete
+
+
+def test_stepwise_rings_take_as_long_as_bulk_ones() -> None:
+    fabric = fabric_of(domains=4, rails=1)
+    for form in ("bulk", "stepwise"):
+        record = run(fabric, collective("all-reduce", all_ranks(fabric), 4 * 10**8, 4, form=form))
+        assert max(end for end in ends(record) if end) == pytest.approx(6.0, rel=1e-9)

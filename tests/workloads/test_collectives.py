@@ -6,8 +6,20 @@ from hypothesis import strategies as st
 
 from topologies.builders import build
 from topologies.model import FabricKind, FabricSpec
+from workloads.algorithms import ALGORITHMS
 from workloads.bandwidth import BUS_FACTORS, bandwidth
-from workloads.collectives import all_ranks, all_to_all, rail_rings, ring_all_reduce
+from workloads.collectives import (
+    COLLECTIVES,
+    all_ranks,
+    all_to_all,
+    by_domain,
+    collective,
+    collective_on,
+    rail_rings,
+    ring_all_reduce,
+    send_recv,
+    uneven_all_to_all,
+)
 from workloads.errors import CollectiveError
 
 FAST = settings(derandomize=True, deadline=None, max_examples=60)
@@ -129,3 +141,58 @@ def test_bad_bandwidths_are_refused() -> None:
     for args in (("gossip", 4, 1.0, 1.0), ("all-reduce", 1, 1.0, 1.0), ("all-reduce", 4, 1.0, 0.0)):
         with pytest.raises(CollectiveError):
             bandwidth(*args)
+
+
+@pytest.mark.parametrize("form", ["bulk", "stepwise"])
+def test_every_collective_runs_on_every_grouping(form: str) -> None:
+    fabric = build(FabricSpec(FabricKind.RAIL_ONLY, 4, 3))
+    for kind, known in ALGORITHMS.items():
+        if kind == "send-recv":
+            continue
+        for algorithm in known:
+            for grouping in ("all", "rails"):
+                made = collective_on(fabric, kind, grouping, 12_000, algorithm=algorithm, form=form, name="x", seed=3)
+                assert made.collective == kind
+                assert made.is_phased or form == "stepwise"
+                assert {end for one in made.transfers for end in (one.src, one.dst)} == set(range(12))
+                assert made.group_size == (12 if grouping == "all" else 4)
+
+
+def test_the_default_of_every_collective_is_its_first_algorithm_in_bulk() -> None:
+    for kind, make in COLLECTIVES.items():
+        assert make({"all": range(6)}, 600, 6) == collective(kind, {"all": range(6)}, 600, 6)
+        assert make({"all": range(6)}, 600, 6).algorithm in ("pipelined ring", "shifted phases")
+
+
+def test_the_root_is_where_a_broadcast_starts_and_a_reduce_ends() -> None:
+    groups = {"a": (4, 2, 0), "b": (1, 3, 5)}
+    for form in ("bulk", "stepwise"):
+        cast = collective("broadcast", groups, 90, 6, root=1, form=form)
+        assert {one.dst for one in cast.transfers} == {0, 4, 5, 1}, "the roots, 2 and 3, receive nothing"
+        assert {one.src for one in collective("reduce", groups, 90, 6, root=1, form=form).transfers} == {0, 4, 5, 1}
+    with pytest.raises(CollectiveError, match="the root is member 3, but the groups have members 0 to 2"):
+        collective("broadcast", groups, 90, 6, root=3)
+
+
+def test_send_recv_and_uneven_all_to_all() -> None:
+    assert send_recv({"a": (0, 3), "b": (2, 1)}, 70, 4).bytes_by_pair() == {(0, 3): 70, (2, 1): 70}
+    with pytest.raises(CollectiveError, match="between 2 ranks"):
+        send_recv({"a": (0, 1, 2)}, 70, 4)
+    splits = ((5, 1, 0), (0, 0, 7), (2, 0, 1))
+    made = uneven_all_to_all({"a": (0, 1, 2), "b": (5, 4, 3)}, splits, 6)
+    assert made.bytes_by_pair() == {(0, 1): 1, (1, 2): 7, (2, 0): 2, (5, 4): 1, (4, 3): 7, (3, 5): 2}
+    assert made.size_bytes == 7
+    assert made.is_phased
+    with pytest.raises(CollectiveError, match="splits are of 2 ranks, but the groups have 3"):
+        uneven_all_to_all({"a": (0, 1, 2)}, ((1, 2), (3, 4)), 6)
+    with pytest.raises(CollectiveError, match="must send something"):
+        uneven_all_to_all({"a": (0, 1)}, ((1, 0), (0, 1)), 6)
+
+
+def test_groups_by_domain() -> None:
+    fabric = build(FabricSpec(FabricKind.RAIL_ONLY, 3, 4))
+    assert by_domain(fabric, {"a": (9, 1, 2, 5, 6, 10)}) == ({"a": (1, 2, 5, 6, 9, 10)}, 2)
+    with pytest.raises(CollectiveError, match=r"rails \[1, 2\] in one domain"):
+        by_domain(fabric, {"a": (1, 2, 5)})
+    with pytest.raises(CollectiveError, match="1, 2 ranks a domain"):
+        by_domain(fabric, {"a": (0, 1, 4, 5), "b": (2, 6)})

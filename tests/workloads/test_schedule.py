@@ -6,7 +6,7 @@ import pytest
 
 from workloads.collectives import all_to_all, ring_all_reduce
 from workloads.errors import ScheduleError
-from workloads.schedule import Schedule, Tag, Transfer
+from workloads.schedule import Computation, Schedule, Tag, Transfer
 
 TAG = Tag("send-recv", "send-recv", "all", 0)
 
@@ -24,8 +24,8 @@ def test_it_survives_json() -> None:
 
 def test_another_format_is_refused() -> None:
     good = all_to_all({"all": range(3)}, 99, 3).to_dict()
-    with pytest.raises(ScheduleError, match="version 1"):
-        Schedule.from_dict({**good, "version": 2})
+    with pytest.raises(ScheduleError, match="version 1 to 2"):
+        Schedule.from_dict({**good, "version": 3})
     with pytest.raises(ScheduleError, match="'transfers'"):
         Schedule.from_dict({key: value for key, value in good.items() if key != "transfers"})
     with pytest.raises(ScheduleError, match="colour"):
@@ -72,3 +72,50 @@ def test_totals() -> None:
     assert two.bytes_by_pair() == {(0, 1): 15, (1, 0): 7}
     assert two.bytes_by_operation() == {"send-recv": 22}
     assert [len(phase) for phase in two.phases()] == [1, 1, 1]
+
+
+def test_computing_survives_json_and_version_1_is_still_read() -> None:
+    work = Schedule(
+        "work", "send-recv", "direct", 4, 2, 10, "bytes sent", 0,
+        (Transfer(0, 0, 1, 10, (), TAG, 0.25), Transfer(2, 1, 2, 10, (1,), TAG)),
+        (Computation(1, 1, 0.5, (0,), "layer"),),
+    )  # fmt: skip
+    data = json.loads(json.dumps(work.to_dict()))
+    assert Schedule.from_dict(data) == work
+    assert data["version"] == 2
+    assert work.has_computing
+    old = all_to_all({"all": range(3)}, 99, 3)
+    assert "computations" not in old.to_dict()
+    assert all("delay_s" not in row for row in old.to_dict()["transfers"])
+    assert Schedule.from_dict({**old.to_dict(), "version": 1}) == old
+    assert not old.has_computing
+
+
+def test_a_schedule_with_computing_is_no_sequence_of_phases() -> None:
+    late = schedule(Transfer(0, 0, 1, 10, (), TAG), Transfer(1, 1, 2, 10, (0,), TAG, 0.5))
+    assert not late.is_phased
+    with pytest.raises(ScheduleError, match="not a sequence of phases"):
+        late.phases()
+
+
+@pytest.mark.parametrize(
+    ("computation", "words"),
+    [
+        (Computation(1, 4, 0.5, (), ""), "computation 1: rank 4 does not exist"),
+        (Computation(1, 1, -0.5, (), ""), "computation 1: duration_s is -0.5"),
+        (Computation(1, 1, float("nan"), (), ""), "duration_s is nan"),
+        (Computation(0, 1, 0.5, (), ""), "used twice"),
+        (Computation(1, 1, 0.5, (9,), ""), "waits for 9"),
+        (Computation(1, 1, 0.5, (1,), ""), "wait for each other"),
+    ],
+)
+def test_bad_computations_are_refused(computation: Computation, words: str) -> None:
+    first = Transfer(0, 0, 1, 10, (), TAG)
+    with pytest.raises(ScheduleError, match=words):
+        Schedule("test", "send-recv", "direct", 4, 2, 10, "bytes sent", 0, (first,), (computation,))
+
+
+def test_bad_delays_are_refused() -> None:
+    for delay_s in (-1.0, float("inf"), True):
+        with pytest.raises(ScheduleError, match="transfer 0: delay_s is"):
+            schedule(Transfer(0, 0, 1, 10, (), TAG, delay_s))

@@ -1,7 +1,8 @@
 """From a workload to a schedule of transfers.
 
 Every collective is made by the function of its name in :mod:`workloads.collectives`; send-recv and uneven all-to-all
-are made here. A group's transfers wait for the last transfers that its ranks have in the operations before.
+are made here. A group's transfers wait for the last transfers that its ranks have in the operations before, and for the
+computing in between.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from workloads.algorithms import shared
 from workloads.collectives import COLLECTIVES
 from workloads.importers.errors import ExpansionError, RankCountError, UnknownSizeError
 from workloads.importers.model import Kind, Members, Operation, Workload
@@ -96,8 +98,8 @@ class _Making:
         self._unknown = unknown_size_bytes
         # For each operation, the last transfers of every rank in it; for one that is left out, those it waits for.
         self._last: dict[int, dict[int, tuple[int, ...]]] = {}
-        if any(operation.gap_s for operation in workload.operations):
-            self.notes["the computing between operations is not in the schedule"] = None
+        # Computing before operations that are left out: whatever waits for them computes as long.
+        self._passed_gap_s: dict[int, float] = {}
 
     def add(self, operation: Operation) -> None:
         """Add the transfers of an operation, or count why there are none."""
@@ -105,6 +107,7 @@ class _Making:
         if reason:
             self.left_out[reason] += 1
             self._last[operation.id] = self._passed_on(operation)
+            self._passed_gap_s[operation.id] = self._gap_s(operation)
             return
         size = operation.size_bytes if operation.size_bytes is not None else self._unknown
         assert size is not None
@@ -133,6 +136,9 @@ class _Making:
             return f"{operation.kind.value}: no algorithm yet"
         return ""
 
+    def _gap_s(self, operation: Operation) -> float:
+        return operation.gap_s + max((self._passed_gap_s.get(before, 0.0) for before in operation.after), default=0.0)
+
     def _passed_on(self, operation: Operation) -> dict[int, tuple[int, ...]]:
         passed: dict[int, set[int]] = {}
         for before in operation.after:
@@ -155,19 +161,19 @@ class _Making:
         )
         label = operation.label or "all"
         group = f"{label}[{number}]" if len(operation.groups) > 1 else label
+        root = operation.root
+        turned = members[root:] + members[:root]  # algorithms have the root at position 0
+        delay_s = self._gap_s(operation)
         for phase, sends in enumerate(phases):
             first = len(self.transfers)
-            touched: dict[int, list[int]] = {}
             for source, destination, size_bytes, step in sends:
                 if not size_bytes:
                     continue
                 tag = Tag(step, operation.kind.value, group, phase)
                 number_of = len(self.transfers)
                 self.transfers.append(
-                    Transfer(number_of, members[source], members[destination], size_bytes, before, tag)
+                    Transfer(number_of, turned[source], turned[destination], size_bytes, before, tag, delay_s)
                 )
-                touched.setdefault(members[source], []).append(number_of)
-                touched.setdefault(members[destination], []).append(number_of)
             if len(self.transfers) > MAX_TRANSFERS:
                 raise ExpansionError(
                     f"{self._name} makes more than {MAX_TRANSFERS:,} transfers, too many for one schedule; "
@@ -175,6 +181,7 @@ class _Making:
                 )
             if len(self.transfers) > first:
                 before = tuple(range(first, len(self.transfers)))
+                delay_s = 0.0
         for rank in members:
             last[rank] = before
 
@@ -218,17 +225,4 @@ def pair_bytes(operation: Operation) -> tuple[tuple[int, ...], ...]:
     weights = operation.received_bytes
     if not any(weights):
         weights = (1,) * len(operation.sent_bytes)
-    return tuple(_shared(sent, weights) for sent in operation.sent_bytes)
-
-
-def _shared(total: int, weights: Sequence[int]) -> tuple[int, ...]:
-    """``total`` in whole parts that are in proportion to ``weights`` and add up to it."""
-    whole = sum(weights)
-    parts = []
-    given = passed = 0
-    for weight in weights:
-        passed += weight
-        upto = total * passed // whole
-        parts.append(upto - given)
-        given = upto
-    return tuple(parts)
+    return tuple(shared(sent, weights) for sent in operation.sent_bytes)

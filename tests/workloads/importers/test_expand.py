@@ -14,7 +14,7 @@ from workloads.importers.errors import ExpansionError, RankCountError
 from workloads.importers.expand import pair_bytes, to_schedule
 from workloads.importers.groups import ParallelGroups, blocks, family, strided
 from workloads.importers.merge import _timed_waits
-from workloads.importers.model import Kind, Operation
+from workloads.importers.model import ImportReport, Kind, Operation, Workload
 from workloads.schedule import Schedule
 
 
@@ -67,6 +67,26 @@ def test_what_is_left_out_is_counted_and_passed_through(tmp_path: Path) -> None:
     last = [transfer for transfer in expansion.schedule.transfers if transfer.size_bytes < 100]
     assert last[0].after, "the call after the barrier waits for the one before it"
     assert any("less than a byte per rank" in note for note in expansion.notes)
+
+
+def test_computing_is_the_delay_of_the_first_phase_and_passes_what_is_left_out(tmp_path: Path) -> None:
+    found = trace(
+        tmp_path,
+        nccl_kernel(0, "allreduce", 1000, range(4)),
+        nccl_kernel(25, "allreduce", 1000, range(4)),
+        nccl_kernel(40, "barrier", 0, range(4)),
+        nccl_kernel(57, "allreduce", 1000, range(4)),
+    )
+    delays = [transfer.delay_s for transfer in to_schedule(found).schedule.transfers]
+    expected_us = [0] * 8 + [15] * 4 + [0] * 4 + [5 + 7] * 4 + [0] * 4
+    assert delays == pytest.approx([microseconds * 1e-6 for microseconds in expected_us])
+
+
+def test_a_broadcast_starts_at_its_root() -> None:
+    report = ImportReport("x", "x", (), 3, 3, 0, 0, {}, (), {}, (), ())
+    operation = Operation(0, Kind.BROADCAST, "all", ((0, 1, 2),), 90, root=2)
+    schedule = to_schedule(Workload("w", 3, (operation,), report)).schedule
+    assert schedule.bytes_by_pair() == {(2, 0): 90, (0, 1): 90}
 
 
 def test_a_collective_without_an_algorithm_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
