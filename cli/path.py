@@ -33,7 +33,7 @@ def command(src: str, dst: str, probes: int, name: str | None, as_json: bool) ->
 
 def as_text(result: dict[str, Any]) -> str:
     """The three paths side by side, and whether they agree."""
-    probe = max(result["captured"], key=len, default=[])
+    probe: list[list[Any]] = max(result["captured"], key=len, default=[])
     columns = [
         [f"{interface} {direction}" for interface, direction in result["declared"] or []],
         [f"{interface} {direction}" for interface, direction in result["rules"]],

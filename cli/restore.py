@@ -1,4 +1,4 @@
-"""``railbed restore``: bring a failed link back up."""
+"""``railbed restore``: undo whatever is wrong with a link, a GPU or a switch."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from cli.output import json_option, print_json
 
 
 @click.command("restore")
-@click.argument("link")
+@click.argument("target")
 @name_option
 @json_option
-def command(link: str, name: str | None, as_json: bool) -> None:
-    """Bring LINK back up; traffic returns to its healthy paths.
+def command(target: str, name: str | None, as_json: bool) -> None:
+    """Bring TARGET back: up again, nothing swallowed, its own rate; traffic returns to its healthy paths.
 
-    Links are named like d0r1-rail1 (NIC), d0r1-nv0 (NVLink) or leaf0-spine1#2 (the second of parallel links).
+    TARGET is named as for `railbed fail`. `railbed failures --reset` restores everything at once.
     """
     need_root("restore")
-    result = running_fabric(name).restore(link)
+    result = running_fabric(name).restore(target)
     if as_json:
         print_json(result)
     else:
-        click.echo(f"link {link} is up again")
+        click.echo(f"{target} is up")

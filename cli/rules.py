@@ -16,6 +16,8 @@ from topologies.model import Fabric
 _PRIORITY = re.compile(r"\bpriority=(\d+)")
 _PACKETS = re.compile(r"\bn_packets=(\d+)")
 _DEFAULT_PRIORITY = 32768
+MAX_ACTIONS = 80
+"""Characters of a rule's actions in the table; --json has all of them."""
 
 
 @click.command("rules")
@@ -57,6 +59,10 @@ def _range(values: Any) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
+def _shortened(actions: str) -> str:
+    return actions if len(actions) <= MAX_ACTIONS else actions[: MAX_ACTIONS - 3] + "..."
+
+
 def switch_as_text(entries: dict[str, list[str]]) -> str:
     """The rules of one switch, highest priority first, each with what it is for."""
     rows = []
@@ -66,7 +72,7 @@ def switch_as_text(entries: dict[str, list[str]]) -> str:
         packets = _PACKETS.search(line)
         match, _, actions = line[found.start() if found else 0 :].partition(" actions=")
         match = match.partition(",")[2] or "any"
-        rows.append((priority, match, actions, packets.group(1) if packets else "-", purpose(priority)))
+        rows.append((priority, match, _shortened(actions), packets.group(1) if packets else "-", purpose(priority)))
     rows.sort(key=lambda row: -row[0])
     text = table(("PRIORITY", "MATCH", "ACTIONS", "PACKETS", "PURPOSE"), rows)
     return "\n".join([text, *(entry for entry in entries["groups"])])

@@ -28,6 +28,7 @@ from controller.framework import (
 )
 from controller.keeper import AskPorts, Held, Identity, Keeper, Orders
 from controller.policy import RoutingPolicy
+from topologies.errors import RailbedError
 from topologies.model import Fabric
 
 TICK_S = 0.01
@@ -61,6 +62,9 @@ class _Connection:
     flows: dict[Identity, Held] = field(default_factory=dict)
     groups: dict[int, tuple[openflow.BucketSteps, ...] | None] = field(default_factory=dict)
     tokens: dict[int, int] = field(default_factory=dict)
+    port_counters: list[Any] = field(default_factory=list)
+    group_counters: list[Any] = field(default_factory=list)
+    askers: list[Callable[[dict[str, Any] | None], None]] = field(default_factory=list)
 
 
 class ControllerApp(App):  # type: ignore[misc]
@@ -129,6 +133,8 @@ class ControllerApp(App):  # type: ignore[misc]
             _send(connection, [openflow.group_desc_request(datapath), openflow.flow_stats_request(datapath)])
             return
         del self._connections[connection.switch_id]
+        for asker in connection.askers:
+            asker(None)
         self._emit("switch-lost", switch=connection.switch_id)
         self.keeper.lose(connection.switch_id)
         self._send_orders()
@@ -197,6 +203,80 @@ class ControllerApp(App):  # type: ignore[misc]
     def on_asked(self, event: Any) -> None:
         """Call what another thread wants called here."""
         event.call()
+
+    # Questions from outside
+
+    @handles(ofp_event.EventOFPPortStatsReply, MAIN)
+    def on_port_stats(self, event: Any) -> None:
+        """A switch tells its port counters, because somebody has asked."""
+        connection = self._connection_of(event.msg.datapath)
+        if connection is not None:
+            connection.port_counters += event.msg.body
+
+    @handles(ofp_event.EventOFPGroupStatsReply, MAIN)
+    def on_group_stats(self, event: Any) -> None:
+        """A switch tells its group counters; their last part comes after all port counters."""
+        connection = self._connection_of(event.msg.datapath)
+        if connection is None:
+            return
+        connection.group_counters += event.msg.body
+        if event.msg.flags & event.msg.datapath.ofproto.OFPMPF_REPLY_MORE:
+            return
+        found = self._counters_of(connection)
+        connection.port_counters, connection.group_counters = [], []
+        askers, connection.askers = connection.askers, []
+        for asker in askers:
+            asker(found)
+
+    def ask_counters(self, switch_id: str, asker: Callable[[dict[str, Any] | None], None]) -> None:
+        """Have ``asker`` called with a switch's counters; with None at once if it is not connected."""
+        connection = self._connections.get(switch_id)
+        if connection is None:
+            asker(None)
+            return
+        connection.askers.append(asker)
+        if len(connection.askers) == 1:
+            _send(connection, openflow.counter_requests(connection.datapath))
+
+    def _counters_of(self, connection: _Connection) -> dict[str, Any]:
+        links = {port: link.id for (switch_id, port), link in self._fabric.link_by_port.items()
+                 if switch_id == connection.switch_id}  # fmt: skip
+        drops = self.keeper.counted_drops(
+            connection.switch_id,
+            {
+                each.group_id: [bucket.packet_count for bucket in each.bucket_stats]
+                for each in connection.group_counters
+            },
+        )
+        return {
+            "switch": connection.switch_id,
+            "ports": [
+                {
+                    "port": each.port_no, "link": links[each.port_no], "rx_packets": each.rx_packets,
+                    "tx_packets": each.tx_packets, "rx_bytes": each.rx_bytes, "tx_bytes": each.tx_bytes,
+                    "tx_dropped_packets": each.tx_dropped,
+                }
+                for each in sorted(connection.port_counters, key=lambda counted: int(counted.port_no))
+                if each.port_no in links
+            ],
+            "dropped_at_second_dead_port_packets": drops,
+        }  # fmt: skip
+
+    def ask(self, call: Callable[[], Any]) -> Any:
+        """The result of ``call``, made in the application's own thread; for other threads. Raises what it raises."""
+        answers = hub.Queue()
+
+        def answer() -> None:
+            try:
+                answers.put((call(), None))
+            except RailbedError as error:
+                answers.put((None, error))
+
+        self.send_event(self.name, Asked(answer))
+        result, error = answers.get()
+        if error is not None:
+            raise error
+        return result
 
     # Orders become messages
 

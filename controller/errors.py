@@ -37,3 +37,14 @@ class ArgumentError(RailbedError, ValueError):
 
 class BadMessageError(RailbedError):
     """A switch would refuse this OpenFlow message; the text says why."""
+
+
+class NorthboundError(RailbedError, ValueError):
+    """A request to the northbound interface that cannot be answered. ``status`` is HTTP's."""
+
+    exit_code = 2
+
+    def __init__(self, sentence: str, status: int = 400) -> None:
+        """``sentence`` is for the client."""
+        super().__init__(sentence)
+        self.status = status

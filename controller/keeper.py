@@ -18,7 +18,7 @@ change starts a new version from stage 1. When nothing is broken the version is 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -27,7 +27,7 @@ from controller.entries import MAX_VERSION, PRIORITY_STAMP, Group, Rule
 from controller.openflow import BucketSteps, Step, group_steps, rule_identity, steps, version_of
 from controller.policy import RoutingPolicy
 from controller.routing import Routes
-from controller.rules import RuleTables, groups_for, healthy_rules, stamp_rule, version_rules
+from controller.rules import groups_for, healthy_rules, stamp_rule, version_rules
 from topologies.model import Fabric, Failures, Gpu, Link, LinkKind, SwitchKind
 
 DRAIN_S = 1.0
@@ -87,11 +87,16 @@ class AskPorts:
 
 @dataclass
 class _Session:
-    """One connected switch. Its flows and groups are what it will hold once it has obeyed all orders sent so far."""
+    """One connected switch, and what it will hold once it has obeyed all orders sent so far.
+
+    ``lacking`` are healthy rules that it has not been sent yet; ``others`` all its flows that are no healthy rules.
+    """
 
     switch_id: str
-    flows: dict[Identity, Held] = field(default_factory=dict)
+    lacking: tuple[Rule, ...] = ()
+    others: dict[Identity, Held] = field(default_factory=dict)
     groups: dict[int, tuple[BucketSteps, ...] | None] = field(default_factory=dict)
+    lacking_groups: bool = True
     read: bool = False
     unconfirmed: set[int] = field(default_factory=set)
 
@@ -112,11 +117,26 @@ class _Change:
 
     version: int
     routes: Routes
-    rules: RuleTables
+    wanted: dict[str, dict[Identity, Rule]]
+    """By switch, what it is to hold beside its healthy rules, stamps left out."""
     detected_s: float
     stage: Stage = Stage.ADDING
     drained_s: float = 0.0
     announced: bool = False
+
+
+def _does(held: Held | None, rule: Rule) -> bool:
+    """Whether a switch has a flow that does what ``rule`` says."""
+    return held is not None and held.steps == steps(rule.actions)
+
+
+def _by_identity(routes: Routes, version: int) -> dict[str, dict[Identity, Rule]]:
+    if not version:
+        return {}
+    return {
+        switch_id: {rule_identity(rule): rule for rule in rules}
+        for switch_id, rules in version_rules(routes, version).items()
+    }
 
 
 class Keeper:
@@ -189,6 +209,32 @@ class Keeper:
         """Links that are not to be used: broken ones, and those that have to prove themselves after flapping."""
         return frozenset(self._broken | set(self._held_until_s))
 
+    def counted_drops(self, switch_id: str, packets: Mapping[int, Sequence[int]]) -> int:
+        """Of a switch's group counters (packets by bucket), those that were dropped at a second dead port."""
+        groups = self._groups[switch_id]
+        return sum(
+            count
+            for group_id, counts in packets.items()
+            if group_id in groups
+            for count, bucket in zip(counts, groups[group_id].buckets, strict=False)
+            if not bucket.actions
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether every declared switch is connected and has its rules."""
+        return self._ready
+
+    @property
+    def broken(self) -> frozenset[str]:
+        """Links that are down."""
+        return frozenset(self._broken)
+
+    def held_down_s(self) -> dict[str, float]:
+        """Links that are up but must prove themselves, with the seconds that they still have to."""
+        now_s = self._now_s()
+        return {link_id: max(0.0, until_s - now_s) for link_id, until_s in self._held_until_s.items()}
+
     def take(self) -> list[Orders | AskPorts]:
         """What is to be sent now; each is returned once."""
         orders, self._outbox = self._outbox, []
@@ -215,13 +261,16 @@ class Keeper:
     ) -> None:
         """A switch has told what it holds: keep what is right, add what is missing; the rest goes last."""
         session = self._sessions[switch_id]
-        session.flows, session.groups, session.read = dict(flows), dict(groups), True
+        healthy = self._healthy[switch_id]
+        session.lacking = tuple(rule for identity, rule in healthy.items() if not _does(flows.get(identity), rule))
+        session.others = {identity: held for identity, held in flows.items() if identity not in healthy}
+        session.groups, session.read = dict(groups), True
         if self._starting:
-            self._complete(session, ())
+            self._complete(session, {})
             self._start_if_all_are_there()
             return
         self._versions.update(version for each in flows if (version := version_of(each)) is not None)
-        own = {rule_identity(rule) for rule in self._change.rules.get(switch_id, ())}
+        own = self._change.wanted.get(switch_id, {})
         if any(version_of(each) == self.version and each not in own for each in flows):
             # Left over from an earlier use of the same number: these rules must not mix with the present ones.
             self._retarget(self._now_s(), always=True)
@@ -326,7 +375,7 @@ class Keeper:
         begun_s = self._now_s()
         routes = Routes(self.fabric, Failures(links=links_down), self.policy)
         version = self._free_version() if links_down else 0
-        change = _Change(version, routes, version_rules(routes, version) if links_down else {}, detected_s)
+        change = _Change(version, routes, _by_identity(routes, version), detected_s)
         missing = self._missing(change)
         self._emit(
             "repair",
@@ -345,8 +394,9 @@ class Keeper:
         added = deleted = concerned = 0
         for session in self._sessions.values():
             wanted = self._wanted(change, session.switch_id)
-            adds = sum(1 for identity, rule in wanted.items() if not self._holds(session, identity, rule))
-            deletes = sum(1 for identity in session.flows if identity not in wanted)
+            adds = sum(1 for identity, rule in wanted.items() if not _does(session.others.get(identity), rule))
+            adds += len(session.lacking)
+            deletes = sum(1 for identity in session.others if identity not in wanted)
             added, deleted = added + adds, deleted + deletes
             concerned += bool(adds or deletes)
         return added, deleted, concerned
@@ -380,14 +430,14 @@ class Keeper:
         self._starting = False
         stamps = set()
         for session in self._sessions.values():
-            self._versions.update(version for each in session.flows if (version := version_of(each)) is not None)
+            self._versions.update(version for each in session.others if (version := version_of(each)) is not None)
             if self.fabric.switch_by_id[session.switch_id].kind is SwitchKind.GPU:
                 stamps.add(self._stamped(session))
         links_down = self.links_down()
         version = stamps.pop() if len(stamps) == 1 else -1
         if version >= 0 and bool(version) == bool(links_down):
             routes = Routes(self.fabric, Failures(links=links_down), self.policy)
-            adopted = _Change(version, routes, version_rules(routes, version) if version else {}, 0.0, announced=True)
+            adopted = _Change(version, routes, _by_identity(routes, version), 0.0, announced=True)
             if self._missing(adopted)[0] == 0 and not self._has_strangers(adopted):
                 self._begin(adopted)
                 self._report_partition()
@@ -396,7 +446,7 @@ class Keeper:
 
     def _stamped(self, session: _Session) -> int:
         """The version that a GPU switch stamps; 0 for none."""
-        for identity, held in session.flows.items():
+        for identity, held in session.others.items():
             if identity[1] == PRIORITY_STAMP and held.steps:
                 return int(held.steps[0][-1])
         return 0
@@ -406,25 +456,19 @@ class Keeper:
         return any(
             version_of(identity) == change.version and identity not in self._wanted(change, session.switch_id)
             for session in self._sessions.values()
-            for identity in session.flows
+            for identity in session.others
         )
 
     # Changes of rules
 
     def _wanted(self, change: _Change, switch_id: str) -> dict[Identity, Rule]:
-        """All rules of a switch when ``change`` is settled."""
-        wanted = dict(self._healthy[switch_id])
-        wanted.update({rule_identity(rule): rule for rule in change.rules.get(switch_id, ())})
+        """What a switch holds beside its healthy rules when ``change`` is settled."""
+        wanted = change.wanted.get(switch_id, {})
         switch = self.fabric.switch_by_id[switch_id]
-        if change.version and switch.kind is SwitchKind.GPU:
-            stamp = stamp_rule(Gpu(switch.domain, switch.rail), change.version)
-            wanted[rule_identity(stamp)] = stamp
-        return wanted
-
-    @staticmethod
-    def _holds(session: _Session, identity: Identity, rule: Rule) -> bool:
-        held = session.flows.get(identity)
-        return held is not None and held.steps == steps(rule.actions)
+        if not change.version or switch.kind is not SwitchKind.GPU:
+            return wanted
+        stamp = stamp_rule(Gpu(switch.domain, switch.rail), change.version)
+        return {**wanted, rule_identity(stamp): stamp}
 
     def _begin(self, change: _Change) -> None:
         """Stage 1; also for a change that is under way already, when a switch has come back."""
@@ -432,30 +476,33 @@ class Keeper:
         change.stage = Stage.ADDING
         for session in self._sessions.values():
             if session.read:
-                self._complete(session, change.rules.get(session.switch_id, ()))
+                self._complete(session, change.wanted.get(session.switch_id, {}))
         self._advance()
 
-    def _complete(self, session: _Session, rules: Iterable[Rule]) -> None:
-        """Order what a switch lacks of its groups, its healthy rules and ``rules``."""
+    def _complete(self, session: _Session, wanted: Mapping[Identity, Rule]) -> None:
+        """Order what a switch lacks of its groups, its healthy rules and ``wanted``."""
         groups = self._groups[session.switch_id]
-        new = tuple(group for group_id, group in groups.items() if group_id not in session.groups)
-        other = tuple(
-            group
-            for group_id, group in groups.items()
-            if group_id in session.groups and session.groups[group_id] != group_steps(group)
-        )
-        session.groups.update({group.group_id: group_steps(group) for group in (*new, *other)})
-        wanted = {**self._healthy[session.switch_id], **{rule_identity(rule): rule for rule in rules}}
-        adds = tuple(rule for identity, rule in wanted.items() if not self._holds(session, identity, rule))
-        self._order(session, groups_added=new, groups_modified=other, rules_added=adds)
+        new: tuple[Group, ...] = ()
+        other: tuple[Group, ...] = ()
+        if session.lacking_groups:
+            new = tuple(group for group_id, group in groups.items() if group_id not in session.groups)
+            other = tuple(
+                group
+                for group_id, group in groups.items()
+                if group_id in session.groups and session.groups[group_id] != group_steps(group)
+            )
+            session.groups.update({group.group_id: group_steps(group) for group in (*new, *other)})
+            session.lacking_groups = False
+        adds = tuple(rule for identity, rule in wanted.items() if not _does(session.others.get(identity), rule))
+        lacking, session.lacking = session.lacking, ()
+        session.others.update({identity: Held(steps(rule.actions), rule) for identity, rule in wanted.items()})
+        self._order(session, groups_added=new, groups_modified=other, rules_added=(*lacking, *adds))
 
     def _order(self, session: _Session, **what: tuple[Any, ...]) -> None:
         if not any(what.values()):
             return
         self._tokens += 1
         session.unconfirmed.add(self._tokens)
-        for rule in what.get("rules_added", ()):
-            session.flows[rule_identity(rule)] = Held(steps(rule.actions), rule)
         self._outbox.append(Orders(session.switch_id, self._tokens, **what))
 
     def _advance(self) -> None:
@@ -488,10 +535,11 @@ class Keeper:
                 continue
             stamp = stamp_rule(Gpu(switch.domain, switch.rail), change.version)
             identity = rule_identity(stamp)
-            if change.version and not self._holds(session, identity, stamp):
+            if change.version and not _does(session.others.get(identity), stamp):
+                session.others[identity] = Held(steps(stamp.actions), stamp)
                 self._order(session, rules_added=(stamp,))
-            elif not change.version and identity in session.flows:
-                self._order(session, deleted=(session.flows.pop(identity).origin,))
+            elif not change.version and identity in session.others:
+                self._order(session, deleted=(session.others.pop(identity).origin,))
 
     def _in_force(self, change: _Change) -> None:
         now_s = self._now_s()
@@ -507,12 +555,14 @@ class Keeper:
         everybody = len(self._sessions) == len(self.fabric.switches)
         if not self._ready and everybody and all(session.read for session in self._sessions.values()):
             self._ready = True
-            rules = sum(len(self._wanted(change, session.switch_id)) for session in self._sessions.values())
+            rules = sum(
+                len(self._healthy[switch_id]) + len(self._wanted(change, switch_id)) for switch_id in self._sessions
+            )
             self._emit("ready", switches=len(self._sessions), rules=rules, elapsed_s=round(now_s - self._began_s, 6))
 
     def _leftovers(self, change: _Change) -> bool:
         return any(
-            not session.flows.keys() <= self._wanted(change, session.switch_id).keys()
+            not session.others.keys() <= self._wanted(change, session.switch_id).keys()
             for session in self._sessions.values()
         )
 
@@ -521,10 +571,10 @@ class Keeper:
             if not session.read:
                 continue
             wanted = self._wanted(change, session.switch_id)
-            gone = [identity for identity in session.flows if identity not in wanted]
+            gone = [identity for identity in session.others if identity not in wanted]
             strange = tuple(group_id for group_id in session.groups if group_id not in self._groups[session.switch_id])
             self._order(
-                session, deleted=tuple(session.flows.pop(identity).origin for identity in gone), groups_deleted=strange
+                session, deleted=tuple(session.others.pop(identity).origin for identity in gone), groups_deleted=strange
             )
             for group_id in strange:
                 del session.groups[group_id]

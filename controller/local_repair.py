@@ -20,6 +20,7 @@ Not repaired locally: a NIC whose far end is a leaf of a rail's own Clos, for tr
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from controller.entries import (
@@ -87,10 +88,10 @@ def marked_rules(plan: Forwarding, switch: Switch) -> list[Rule]:
     return _Switch(plan, switch).marked_rules() if protected(plan) else []
 
 
-def _rotated(ports: Sequence[int], first: int) -> list[int]:
-    """``ports`` from ``first`` on, around the end."""
-    at = ports.index(first)
-    return [*ports[at:], *ports[:at]]
+def _after(ports: Sequence[int], first: int) -> list[int]:
+    """The ports (in ascending order) that follow ``first``, around the end; as many as a group may try."""
+    at = bisect_left(ports, first)
+    return [ports[(at + step) % len(ports)] for step in range(1, min(len(ports), MAX_CHOICES + 1))]
 
 
 class _Switch:
@@ -116,7 +117,7 @@ class _Switch:
                 found.append(self._choice(_AROUND, port, self._around(port)))
         if self.uplinks:
             found.append(self._choice(_UP, 0, self.uplinks))
-            found += [self._choice(_OTHER_UP, port, _rotated(self.uplinks, port)[1:]) for port in self.uplinks]
+            found += [self._choice(_OTHER_UP, port, _after(self.uplinks, port)) for port in self.uplinks]
         return tuple(found)
 
     def _group(
@@ -139,30 +140,30 @@ class _Switch:
     def _equals(self, port: int) -> list[int]:
         """Ports that lead to the same next switch as ``port`` (or, for a dual-homed NIC, to the same rail)."""
         if self.switch.kind is SwitchKind.GPU:
-            return _rotated(self._nics(), port)[1:] if port in self._nics() else []
+            return _after(self._nics(), port) if port in self._nics() else []
         if port in self.uplinks:
             return []
         ports = self.plan.ports_beside(self.switch.id, port)
-        return _rotated(ports, port)[1:]
+        return _after(ports, port)
 
     def _others(self, port: int) -> list[int]:
         """Ports that can stand in for ``port`` at once, in order of preference."""
         if port in self.uplinks:
-            return _rotated(self.uplinks, port)[1:]
+            return _after(self.uplinks, port)
         if self.switch.kind is SwitchKind.LEAF and self.plan.fabric.kind is FabricKind.SPINE_LEAF:
             below = self.plan.gpus_below(self.switch.id)
             domain = next(gpu.domain for gpu, down in below.items() if down == port)
             siblings = [down for gpu, down in below.items() if gpu.domain == domain]
-            return _rotated(siblings, port)[1:]
+            return _after(siblings, port)
         return self._equals(port)
 
     def _around(self, port: int) -> list[int]:
         """Where a marked packet goes that came by ``port`` and whose rule would send it back there."""
         kind = self.switch.kind
         if kind in (SwitchKind.NVSWITCH, SwitchKind.RAIL):
-            return _rotated(self.ports, port)[1:]
+            return _after(self.ports, port)
         if kind is SwitchKind.RAIL_LEAF:
-            return _rotated([way for way in self.ports if way not in self.uplinks], port)[1:]
+            return _after([way for way in self.ports if way not in self.uplinks], port)
         if kind is SwitchKind.LEAF and self.plan.fabric.kind is FabricKind.RAIL_OPTIMIZED:
             return list(self.uplinks)
         if kind is SwitchKind.SPINE and self.plan.fabric.kind is FabricKind.RAIL_OPTIMIZED:

@@ -34,16 +34,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--no-local-repair", dest="local_repair", action="store_false",
         help="let the controller alone repair; without this switches send packets around dead ports by themselves",
     )  # fmt: skip
+    parser.add_argument(
+        "--northbound", metavar="HOST:PORT", help="serve state and events over HTTP there (default: not at all)"
+    )
     parsed = parser.parse_args(arguments)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _ended_by_signal)
+        signal.signal(number, ended_by_signal)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(levelname)s: %(message)s")
     try:
         host, port = parse_address(parsed.listen)
         policy = RoutingPolicy(relay_named(parsed.relay), parsed.seed, parsed.local_repair)
         fabric = read_fabric(Path(parsed.fabric))
         check_free(host, port)
-        _run(fabric, policy, host, port)
+        northbound = None if parsed.northbound is None else parse_address(parsed.northbound, "--northbound")
+        if northbound is not None:
+            check_free(*northbound, option="--northbound")
+        _run(fabric, policy, (host, port), northbound)
     except RailbedError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -51,20 +57,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1
 
 
-def _ended_by_signal(_number: int, _frame: Any) -> None:
+def ended_by_signal(_number: int, _frame: Any) -> None:
+    """End the process at once, and well."""
     # Not sys.exit: the framework's threads would keep the process.
     os._exit(0)
 
 
-def _run(fabric: Fabric, policy: RoutingPolicy, host: str, port: int) -> None:
+def _run(fabric: Fabric, policy: RoutingPolicy, openflow: tuple[str, int], northbound: tuple[str, int] | None) -> None:
     # Imported here, because importing the framework fails where none is installed.
     from controller import framework
     from controller.app import ControllerApp
+    from controller.northbound import Northbound
+    from controller.questions import Questions
 
+    host, port = openflow
     emit = EventWriter(sys.stdout)
 
-    def listening() -> None:
-        emit("listening", address=f"{host}:{port}", framework=f"{framework.NAME} {framework.version()}")
+    def listening(app: Any) -> None:
+        where = {}
+        if northbound is not None:
+            server = Northbound(emit, Questions(app).answers()).bind(*northbound)
+            framework.hub.spawn(server.serve_forever)
+            where["northbound"] = f"http://{northbound[0]}:{northbound[1]}"
+        emit("listening", address=f"{host}:{port}", framework=f"{framework.NAME} {framework.version()}", **where)
 
     try:
         framework.run(ControllerApp, host, port, listening, fabric=fabric, policy=policy, emit=emit)
@@ -72,11 +87,11 @@ def _run(fabric: Fabric, policy: RoutingPolicy, host: str, port: int) -> None:
         raise ListenError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
 
 
-def parse_address(text: str) -> tuple[str, int]:
+def parse_address(text: str, option: str = "--listen") -> tuple[str, int]:
     """(host, port) of ``HOST:PORT``; raises ArgumentError for anything else."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdigit() or not 1 <= int(port) <= 65535:
-        raise ArgumentError(f"--listen is '{text}': it must be HOST:PORT with a port from 1 to 65535")
+        raise ArgumentError(f"{option} is '{text}': it must be HOST:PORT with a port from 1 to 65535")
     return host, int(port)
 
 
@@ -93,7 +108,7 @@ def read_fabric(path: Path) -> Fabric:
     return build(FabricSpec.from_dict(data))
 
 
-def check_free(host: str, port: int) -> None:
+def check_free(host: str, port: int, option: str = "--listen") -> None:
     """Raise ListenError, naming the process that holds it, if ``host:port`` can't be listened on."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -104,7 +119,7 @@ def check_free(host: str, port: int) -> None:
             holder = _listener(port)
             if holder is not None:
                 raise ListenError(
-                    f"port {port} is taken by process {holder}: end that process, or choose another port with --listen"
+                    f"port {port} is taken by process {holder}: end that process, or choose another port with {option}"
                 ) from None
             raise ListenError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
 

@@ -32,6 +32,7 @@ from topologies.addresses import EXACT_MASK, MAC_PREFIX
 ANY = 0xFFFFFFFF
 NO_BUFFER = 0xFFFFFFFF
 ALL_TABLES = 0xFF
+ALL_GROUPS = 0xFFFFFFFC
 SAME_PORT = 0xFFF8
 
 Step = tuple[Any, ...]
@@ -203,6 +204,12 @@ def group_steps(group: Group) -> tuple[BucketSteps, ...]:
         )
         for bucket in group.buckets
     )
+
+
+def counter_requests(datapath: Any) -> list[Any]:
+    """The messages that ask for the counters of all ports and of all groups."""
+    parser = datapath.ofproto_parser
+    return [parser.OFPPortStatsRequest(datapath, 0, ANY), parser.OFPGroupStatsRequest(datapath, 0, ALL_GROUPS)]
 
 
 def port_desc_request(datapath: Any) -> Any:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from heapq import heapify, heappop, heappush
 
 from controller.errors import RouteError
 from controller.policy import Relay, RoutingPolicy
@@ -41,6 +42,13 @@ HASHING_KINDS = LEAF_KINDS | SPINE_KINDS
 
 _WORD = (1 << 64) - 1
 _TIER_SALT = {SwitchKind.LEAF: 1, SwitchKind.RAIL_LEAF: 1, SwitchKind.SPINE: 2, SwitchKind.RAIL_SPINE: 2}
+
+
+FAR = 1 << 30
+"""A distance that no path has."""
+
+_Place = tuple[SwitchKind, bool, bool, bool]
+"""How a switch lies to a destination: its kind; whether it has the same domain, the same rail, the same leaves."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,8 @@ class Forwarding:
         self._leaf_of: dict[tuple[int, Gpu], str] = {}
         self._healthy_choice: dict[tuple[str, HashKey], int] = {}
         self._native_sources: dict[str, frozenset[Selector]] = {}
+        self._distances: dict[_Place, int] = {}
+        self._beside: dict[str, dict[int, list[int]]] = {}
         self._coarse_classes = tuple(sorted({coarse_class(gpu) for gpu in fabric.gpus}))
         for link in fabric.links:
             if link.kind is not LinkKind.HOST:
@@ -140,9 +150,13 @@ class Forwarding:
 
     def ports_beside(self, switch_id: str, port: int) -> list[int]:
         """All ports that lead to the same switch as ``port``, itself included, in order."""
-        neighbours = self.neighbours[self.order[switch_id]]
-        there = next(neighbour for own, neighbour, _ in neighbours if own == port)
-        return [own for own, neighbour, _ in neighbours if neighbour == there]
+        known = self._beside.get(switch_id)
+        if known is None:
+            by_neighbour: dict[int, list[int]] = {}
+            for own, neighbour, _ in self.neighbours[self.order[switch_id]]:
+                by_neighbour.setdefault(neighbour, []).append(own)
+            known = self._beside[switch_id] = {own: ports for ports in by_neighbour.values() for own in ports}
+        return known[port]
 
     def ports_to_other_rails(self, switch_id: str, port: int) -> list[int]:
         """Of a spine: ports to the leaves that have the same domains as the leaf at ``port``, next rail first."""
@@ -282,6 +296,44 @@ class Forwarding:
             known = self._healthy_choice[switch.id, key] = self.choose(switch, key, ports)
         return known
 
+    def distance(self, index: int, dst: Gpu) -> int:
+        """Links from a switch (by index) to the switch of ``dst`` when nothing is broken; FAR if nothing joins them.
+
+        It depends only on how the two lie to each other, so one search is good for every switch and destination.
+        """
+        place = self._place(index, dst)
+        if place not in self._distances:
+            for other, distance in enumerate(self._searched(dst)):
+                self._distances.setdefault(self._place(other, dst), distance)
+        return self._distances[place]
+
+    def _place(self, index: int, dst: Gpu) -> _Place:
+        switch = self.fabric.switches[index]
+        per_leaf = self.fabric.spec.domains_per_leaf or 1
+        unit = switch.unit if switch.domain < 0 else switch.domain // per_leaf
+        return (
+            switch.kind,
+            switch.domain == dst.domain,
+            switch.rail == dst.rail,
+            switch.kind not in SPINE_KINDS and unit == dst.domain // per_leaf,
+        )
+
+    def _searched(self, dst: Gpu) -> list[int]:
+        """Breadth-first search from ``dst``: the distance of every switch, by index."""
+        distance = [FAR] * len(self.neighbours)
+        start = self.order[dst.switch_id]
+        distance[start] = 0
+        edge = [start]
+        while edge:
+            following = []
+            for here in edge:
+                for _, there, _ in self.neighbours[here]:
+                    if distance[there] == FAR:
+                        distance[there] = distance[here] + 1
+                        following.append(there)
+            edge = following
+        return distance
+
 
 @lru_cache(maxsize=4)
 def forwarding(fabric: Fabric, policy: RoutingPolicy) -> Forwarding:
@@ -302,7 +354,8 @@ class Routes:
         self.policy = policy or RoutingPolicy()
         self.forwarding = forwarding(fabric, self.policy)
         self.links_down = fabric.links_down(failures)
-        self._ports: dict[Gpu, list[tuple[int, ...]]] = {}
+        self._moved: dict[Gpu, dict[int, int]] = {}
+        self._ports: dict[tuple[int, Gpu], tuple[int, ...]] = {}
 
     def alive(self, gpu: Gpu) -> bool:
         """Whether the GPU can send and receive at all."""
@@ -310,7 +363,11 @@ class Routes:
 
     def ports(self, switch_id: str, dst: Gpu) -> tuple[int, ...]:
         """All ports of a switch on shortest live paths to ``dst``, in order; none where there is no path."""
-        return self._ports_to(dst)[self.forwarding.order[switch_id]]
+        key = (self.forwarding.order[switch_id], dst)
+        known = self._ports.get(key)
+        if known is None:
+            known = self._ports[key] = self._find_ports(*key)
+        return known
 
     def preferred_ports(self, switch_id: str, dst: Gpu) -> tuple[int, ...]:
         """The ports among :meth:`ports` that policy prefers; several only where a hash decides."""
@@ -383,58 +440,115 @@ class Routes:
                         edge.append(neighbour)
         return part
 
-    def _ports_to(self, dst: Gpu) -> list[tuple[int, ...]]:
-        known = self._ports.get(dst)
-        if known is None:
-            known = self._ports[dst] = self._search(dst)
-        return known
+    def _distance(self, here: int, dst: Gpu) -> int:
+        moved = self._moved_for(dst).get(here)
+        return self.forwarding.distance(here, dst) if moved is None else moved
 
-    def _search(self, dst: Gpu) -> list[tuple[int, ...]]:
-        """Breadth-first search from ``dst``: by switch index, the ports that lead one hop nearer."""
-        neighbours = self.forwarding.neighbours
-        down = self.links_down
-        ports: list[tuple[int, ...]] = [()] * len(neighbours)
+    def _find_ports(self, here: int, dst: Gpu) -> tuple[int, ...]:
         if not self.alive(dst):
-            return ports
-        start = self.forwarding.order[dst.switch_id]
-        distance = [-1] * len(neighbours)
-        distance[start] = 0
-        edge = [start]
-        reached = [start]
-        while edge:
-            following = []
-            for here in edge:
-                for _, there, link_id in neighbours[here]:
-                    if distance[there] < 0 and link_id not in down:
-                        distance[there] = distance[here] + 1
-                        following.append(there)
-            reached.extend(following)
-            edge = following
-        for here in reached:
-            nearer = distance[here] - 1
-            ports[here] = tuple(
-                port for port, there, link_id in neighbours[here] if distance[there] == nearer and link_id not in down
-            )
-        ports[start] = (HOST_PORT,)
-        return ports
+            return ()
+        if here == self.forwarding.order[dst.switch_id]:
+            return (HOST_PORT,)
+        nearer = self._distance(here, dst) - 1
+        if nearer >= FAR - 1:
+            return ()
+        return tuple(
+            port
+            for port, there, link_id in self.forwarding.neighbours[here]
+            if link_id not in self.links_down and self._distance(there, dst) == nearer
+        )
 
-    def changed_destinations(self) -> tuple[Gpu, ...]:
-        """Destinations whose routes may differ from the healthy ones: some healthy next hop to them is dead."""
-        fabric, down = self.fabric, self.links_down
-        changed: set[Gpu] = set()
-        for switch in fabric.switches:
-            links = [link for link in fabric.links_of(switch.id) if link.kind is not LinkKind.HOST]
-            dead = {link.port(switch.id) for link in links if link.id in down}
-            # Nothing can enter a switch that has lost all its links, so its own next hops don't matter.
-            if not dead or self.isolated(switch):
+    def _moved_for(self, dst: Gpu) -> dict[int, int]:
+        """The switches that are farther from ``dst`` than when nothing is broken, with their distances (or FAR).
+
+        Those are found outwards from the dead links: a switch has moved away if all its next hops are dead or have
+        moved away themselves. Only they and their neighbours are looked at, whatever the size of the fabric.
+        """
+        known = self._moved.get(dst)
+        if known is not None:
+            return known
+        moved = self._moved[dst] = {}
+        neighbours, down, healthy = self.forwarding.neighbours, self.links_down, self.forwarding.distance
+        suspects = []
+        for a, b in self._dead_links:
+            from_a, from_b = healthy(a, dst), healthy(b, dst)
+            if from_a != from_b:  # the farther end may have lost its next hop
+                suspects.append((from_a, a) if from_a > from_b else (from_b, b))
+        heapify(suspects)
+        seen: set[int] = set()
+        while suspects:
+            distance, here = heappop(suspects)
+            if here in seen or distance == 0:
                 continue
-            changed.update(
-                dst
-                for dst in fabric.gpus
-                if dst not in changed and not dead.isdisjoint(self.forwarding.healthy_ports(switch, dst))
-            )
-        changed.update(gpu for gpu in fabric.gpus if not self.alive(gpu))
-        return tuple(gpu for gpu in fabric.gpus if gpu in changed)
+            seen.add(here)
+            if not any(
+                link_id not in down and there not in moved and healthy(there, dst) == distance - 1
+                for _, there, link_id in neighbours[here]
+            ):
+                moved[here] = FAR
+                for _, there, _ in neighbours[here]:
+                    if healthy(there, dst) == distance + 1:
+                        heappush(suspects, (distance + 1, there))
+        # Their new distances, nearest first, from the switches around them that have not moved.
+        reached = []
+        for here in moved:
+            around = [
+                healthy(there, dst)
+                for _, there, link_id in neighbours[here]
+                if link_id not in down and there not in moved
+            ]
+            if around:
+                reached.append((min(around) + 1, here))
+        heapify(reached)
+        while reached:
+            distance, here = heappop(reached)
+            if distance < moved[here]:
+                moved[here] = distance
+                for _, there, link_id in neighbours[here]:
+                    if link_id not in down and moved.get(there, 0) > distance + 1:
+                        heappush(reached, (distance + 1, there))
+        return moved
+
+    @cached_property
+    def _dead_links(self) -> tuple[tuple[int, int], ...]:
+        """Both ends (indexes) of every dead link between switches, in order."""
+        order = self.forwarding.order
+        links = (self.fabric.link_by_id[link_id] for link_id in self.links_down)
+        return tuple(sorted((order[link.a], order[link.b]) for link in links if link.kind is not LinkKind.HOST))
+
+    def changes(self) -> dict[str, list[Gpu]]:
+        """By switch, the destinations to which its preferred ports may differ from the healthy ones.
+
+        Switches that no packet can enter are left out. Elsewhere a next hop can only change where a healthy one is
+        dead, at switches that have moved away from the destination, and behind those.
+        """
+        fabric, plan = self.fabric, self.forwarding
+        found: dict[int, set[Gpu]] = {}
+        changed: set[Gpu] = set()
+        for here in sorted({end for ends in self._dead_links for end in ends}):
+            switch = fabric.switches[here]
+            dead = {port for port, _, link_id in plan.neighbours[here] if link_id in self.links_down}
+            if self.isolated(switch):
+                continue
+            hit = {dst for dst in fabric.gpus if not dead.isdisjoint(plan.healthy_ports(switch, dst))}
+            found[here] = hit
+            changed |= hit
+        for dst in changed:
+            for here in self._moved_for(dst):
+                found.setdefault(here, set()).add(dst)
+                behind = plan.distance(here, dst) + 1
+                for _, there, _ in plan.neighbours[here]:
+                    if plan.distance(there, dst) == behind:
+                        found.setdefault(there, set()).add(dst)
+        dead_gpus = {gpu for gpu in fabric.gpus if not self.alive(gpu)} if self.links_down else set()
+        if dead_gpus:
+            for here in range(len(fabric.switches)):
+                found.setdefault(here, set()).update(dead_gpus)
+        return {
+            switch.id: sorted(found[here])
+            for here, switch in enumerate(fabric.switches)
+            if found.get(here) and not self.isolated(switch)
+        }
 
     def isolated(self, switch: Switch) -> bool:
         """Whether no packet can enter the switch: all its links are down."""

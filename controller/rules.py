@@ -22,9 +22,10 @@ has lost its controller, can make a packet go round for ever.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TypeVar
 
 from controller.entries import (
     ABOVE_DOMAIN,
@@ -61,7 +62,33 @@ from controller.selectors import ALL_BITS, EVERY_GPU, Selector, domain_of, exact
 from controller.slots import Slot, slot_of
 from topologies.model import HOST_PORT, NVLINK_PORT, Fabric, FabricKind, Gpu, LinkKind, Switch, SwitchKind
 
-RuleTables = dict[str, tuple[Rule, ...]]
+RuleTables = Mapping[str, tuple[Rule, ...]]
+_Entry = TypeVar("_Entry")
+
+
+class LazyTables(Mapping[str, tuple[_Entry, ...]]):
+    """Entries by switch id, worked out for a switch when first asked for and then kept.
+
+    A fabric of 32,768 GPUs has 600,000 rules; nobody ever needs more than those of the switches at hand.
+    """
+
+    def __init__(self, fabric: Fabric, make: Callable[[Switch], tuple[_Entry, ...]]) -> None:
+        """``make`` gives the entries of a switch."""
+        self._switches = fabric.switch_by_id
+        self._make = make
+        self._made: dict[str, tuple[_Entry, ...]] = {}
+
+    def __getitem__(self, switch_id: str) -> tuple[_Entry, ...]:
+        known = self._made.get(switch_id)
+        if known is None:
+            known = self._made[switch_id] = self._make(self._switches[switch_id])
+        return known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._switches)
+
+    def __len__(self) -> int:
+        return len(self._switches)
 
 
 def rules_for(routes: Routes, version: int | None = None) -> RuleTables:
@@ -70,25 +97,64 @@ def rules_for(routes: Routes, version: int | None = None) -> RuleTables:
     The version is by default 1, and 0 if nothing is broken. Switches that no failure concerns keep their healthy tuple
     itself.
     """
-    tables = dict(healthy_rules(routes.fabric, routes.policy))
+    healthy = healthy_rules(routes.fabric, routes.policy)
     if not routes.links_down:
-        return tables
-    if version is None:
-        version = 1
-    for switch_id, repairs in version_rules(routes, version).items():
-        tables[switch_id] = tables[switch_id] + repairs
-    for gpu in routes.fabric.gpus:
-        tables[gpu.switch_id] = (*tables[gpu.switch_id], stamp_rule(gpu, version))
-    return tables
+        return healthy
+    in_force = 1 if version is None else version
+    laid_over = version_rules(routes, in_force)
+
+    def make(switch: Switch) -> tuple[Rule, ...]:
+        rules = healthy[switch.id]
+        if switch.id in laid_over:
+            rules += laid_over[switch.id]
+        if switch.kind is SwitchKind.GPU:
+            rules = (*rules, stamp_rule(Gpu(switch.domain, switch.rail), in_force))
+        return rules
+
+    return LazyTables(routes.fabric, make)
 
 
-def groups_for(fabric: Fabric, policy: RoutingPolicy) -> dict[str, tuple[Group, ...]]:
+@lru_cache(maxsize=4)
+def groups_for(fabric: Fabric, policy: RoutingPolicy) -> Mapping[str, tuple[Group, ...]]:
     """All groups of all switches, by switch id; the same whatever is broken, and none without local repair."""
     plan = forwarding(fabric, policy)
-    return {switch.id: groups_of(plan, switch) for switch in fabric.switches}
+    return LazyTables(fabric, lambda switch: groups_of(plan, switch))
 
 
-def version_rules(routes: Routes, version: int) -> RuleTables:
+@dataclass(frozen=True)
+class Family:
+    """Switches whose tables are alike: their kind, how many they are, and the healthy entries that each holds."""
+
+    kind: SwitchKind
+    switches: int
+    rules: int
+    groups: int
+
+
+def families(fabric: Fabric, policy: RoutingPolicy) -> tuple[Family, ...]:
+    """How many rules and groups each switch of a fabric holds when nothing is broken; any size in little time.
+
+    Tables of switches of one kind with equally many ports, uplinks and neighbours differ in addresses and ports only,
+    so one of each family is worked out and counted.
+    """
+    plan = forwarding(fabric, policy)
+    alike: dict[tuple[SwitchKind, int, int, int], list[Switch]] = {}
+    for switch in fabric.switches:
+        neighbours = plan.neighbours[plan.order[switch.id]]
+        shape = (len(neighbours), len(plan.uplinks(switch.id)), len({there for _, there, _ in neighbours}))
+        alike.setdefault((switch.kind, *shape), []).append(switch)
+    return tuple(
+        Family(
+            switches[0].kind,
+            len(switches),
+            len(healthy_rules(fabric, policy)[switches[0].id]),
+            len(groups_for(fabric, policy)[switches[0].id]),
+        )
+        for switches in alike.values()
+    )
+
+
+def version_rules(routes: Routes, version: int) -> dict[str, tuple[Rule, ...]]:
     """The rules that only packets of ``version`` obey: repairs, and drops at the ports of dead links.
 
     A link that has come back stays closed until routes that use it are in force.
@@ -114,10 +180,10 @@ def stamp_rule(gpu: Gpu, version: int) -> Rule:
 
 
 @lru_cache(maxsize=4)
-def healthy_rules(fabric: Fabric, policy: RoutingPolicy) -> Mapping[str, tuple[Rule, ...]]:
+def healthy_rules(fabric: Fabric, policy: RoutingPolicy) -> RuleTables:
     """The rules of every switch when nothing is broken, in closed form."""
     plan = forwarding(fabric, policy)
-    return {switch.id: _healthy_table(plan, switch) for switch in fabric.switches}
+    return LazyTables(fabric, lambda switch: _healthy_table(plan, switch))
 
 
 def _healthy_table(plan: Forwarding, switch: Switch) -> tuple[Rule, ...]:
@@ -246,17 +312,13 @@ def _hashed_rules(
     return rules
 
 
-def repair_rules(routes: Routes) -> RuleTables:
+def repair_rules(routes: Routes) -> dict[str, tuple[Rule, ...]]:
     """The rules to lay over the healthy ones under the routes' failures; only switches that need any are named."""
-    changed = routes.changed_destinations()
-    if not changed:
-        return {}
-    tables: RuleTables = {}
-    for switch in routes.fabric.switches:
-        if not routes.isolated(switch):
-            rules = _Repair(routes, switch).rules(changed)
-            if rules:
-                tables[switch.id] = rules
+    tables = {}
+    for switch_id, changed in routes.changes().items():
+        rules = _Repair(routes, routes.fabric.switch_by_id[switch_id]).rules(changed)
+        if rules:
+            tables[switch_id] = rules
     return tables
 
 

@@ -13,7 +13,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from emulator import iperf3, machine_settings
+from mininet.net import Mininet
+
+from controller.routing import Routes
+from emulator import impairments, iperf3, machine_settings
 from emulator.controller_process import ControllerProcess
 from emulator.devices import (
     Devices,
@@ -25,8 +28,11 @@ from emulator.devices import (
     shapes,
 )
 from emulator.errors import ControllerError, NotAFailureTargetError, PortTakenError
+from emulator.flaps import Flaps
+from emulator.foreign_controller import AbsentController, ControllerKind, Relay, chosen_controller
 from emulator.kernel import raise_open_files_limit
 from emulator.load import LoadWatch
+from emulator.mininet_net import mininet_view, run_line
 from emulator.openvswitch import OpenVSwitch, instances_for, kernel_datapath_available
 from emulator.probe import GapProbe, ProbeResult
 from emulator.replay import Iperf3Replay
@@ -35,7 +41,7 @@ from emulator.sampler import DEFAULT_INTERVAL_S, LinkSampler
 from emulator.selftest import all_pairs, check_reachability, run_self_test
 from emulator.steady import run_steady_flows
 from topologies.builders import build
-from topologies.model import FabricSpec, Link, LinkKind
+from topologies.model import FabricSpec, Failures, Link, LinkKind, SwitchKind
 from topologies.scale import Scale, check_scale
 from workloads.failures import LinkFailure
 from workloads.records import Event, EventKind, RunRecord
@@ -45,7 +51,8 @@ Progress = Callable[[str], None]
 
 CONTROLLER_TIMEOUT_S = 30.0
 SELF_TEST_TIMEOUT_S = 10.0
-REPAIR_TIMEOUT_S = 10.0
+REPAIR_TIMEOUT_S = 30.0
+FOREIGN_REPAIR_TIMEOUT_S = 5.0
 
 
 class Emulation:
@@ -62,7 +69,9 @@ class Emulation:
         openflow_port: int = 6653,
         seed: int = 0,
         local_repair: bool = True,
+        controller: str | None = None,
     ) -> None:
+        self.choice = chosen_controller(controller)
         self.fabric = build(spec)
         check_scale(self.fabric, scale)
         self.scale = scale
@@ -76,9 +85,17 @@ class Emulation:
         self._machine_namespace = machine_namespace
         self._shapes = shapes(self.fabric, scale)
         self._lock = threading.Lock()
+        self._flaps = Flaps(self.set_link)
         self._devices: Devices | None = None
         self._ovs: OpenVSwitch | None = None
-        self._controller: ControllerProcess | None = None
+        self._controller: ControllerProcess | AbsentController | None = None
+        self._net: Mininet | None = None
+
+    @property
+    def net(self) -> Mininet:
+        """The fabric as a Mininet network; only after :meth:`bring_up`."""
+        assert self._net is not None
+        return self._net
 
     @property
     def devices(self) -> Devices:
@@ -93,7 +110,7 @@ class Emulation:
         return self._ovs
 
     @property
-    def controller(self) -> ControllerProcess:
+    def controller(self) -> ControllerProcess | AbsentController:
         """The fabric's controller; only after :meth:`bring_up`."""
         assert self._controller is not None
         return self._controller
@@ -106,14 +123,7 @@ class Emulation:
         with ExitStack() as stack:
             stack.enter_context(machine_settings.raised(self._machine_namespace))
             progress("starting the controller")
-            self._controller = ControllerProcess(
-                self.fabric.spec,
-                self._run_dir.path,
-                port=self._port,
-                framework=self._framework,
-                seed=self.seed,
-                local_repair=self.local_repair,
-            )
+            self._controller = self._start_controller()
             kernel_datapath = kernel_datapath_available()
             self._ovs = OpenVSwitch(self._run_dir.ovs_path, kernel_datapath, instances_for(kernel_datapath))
             self._timed("devices", progress, "making namespaces and links", self._create_devices)
@@ -123,6 +133,25 @@ class Emulation:
             self._timed("shaping", progress, "shaping the links and reading it back", self._shape)
             self._timed("rules", progress, "waiting for every switch to have its rules", self._await_ready)
             self._timed("self-test", progress, "testing every pair", self._test)
+        os.environ.update(self._ovs.environment)  # for what is typed into Mininet's shells
+        self._net = mininet_view(self.fabric, self.devices)
+
+    def _start_controller(self) -> ControllerProcess | AbsentController:
+        choice = self.choice
+        if choice.kind in (ControllerKind.NONE, ControllerKind.ADDRESS):
+            relay = None
+            if choice.kind is ControllerKind.ADDRESS:
+                relay = Relay(self._port, choice.address, self._machine_namespace)
+            return AbsentController(lambda: self.ovs.with_controller(), relay)
+        return ControllerProcess(
+            self.fabric.spec,
+            self._run_dir.path,
+            port=self._port,
+            framework=self._framework,
+            seed=self.seed,
+            local_repair=self.local_repair,
+            guest=choice.text if choice.kind is ControllerKind.FILE else None,
+        )
 
     def _timed(self, stage: str, progress: Progress, message: str, action: Callable[[], None]) -> None:
         progress(message)
@@ -142,17 +171,23 @@ class Emulation:
         self._devices = create_devices(self.fabric, self.scale)
 
     def _await_listening(self) -> None:
+        if isinstance(self.controller, AbsentController):
+            return
         self.controller.wait_for(
             lambda event: event["event"] == "listening", CONTROLLER_TIMEOUT_S, "the controller does not listen"
         )
 
     def _create_bridges(self) -> None:
-        self.ovs.create_bridges(self.fabric, f"tcp:127.0.0.1:{self._port}")
+        none = self.choice.kind is ControllerKind.NONE
+        self.ovs.create_bridges(self.fabric, None if none else f"tcp:127.0.0.1:{self._port}")
 
     def _shape(self) -> None:
         shape_links(self.devices, self._shapes)
 
     def _await_ready(self) -> None:
+        if self.choice.foreign:
+            self._await_connected()
+            return
         try:
             self.controller.wait_for(
                 lambda event: event["event"] == "ready", CONTROLLER_TIMEOUT_S, "not every switch has its rules"
@@ -163,7 +198,29 @@ class Emulation:
                 raise ControllerError(f"{error}; not connected: {', '.join(sorted(missing)[:8])}") from error
             raise
 
+    def _await_connected(self) -> None:
+        """Wait until a foreign controller has every switch; what it does with them is its own business."""
+        if self.choice.kind is ControllerKind.NONE:
+            return
+        deadline = time.monotonic() + CONTROLLER_TIMEOUT_S
+        pause = threading.Event()
+        everyone = {switch.id for switch in self.fabric.switches}
+        while missing := everyone - self.ovs.with_controller():
+            if isinstance(self.controller, ControllerProcess):
+                self.controller.check_alive()
+            if time.monotonic() > deadline:
+                raise ControllerError(
+                    f"the controller has not taken {len(missing)} of {len(everyone)} switches within "
+                    f"{CONTROLLER_TIMEOUT_S:g} s: {', '.join(sorted(missing)[:8])}"
+                )
+            pause.wait(0.1)
+
     def _test(self) -> None:
+        if self.choice.foreign:
+            timeout_s = 0.5 if self.choice.kind is ControllerKind.NONE else SELF_TEST_TIMEOUT_S
+            outcome = check_reachability(self.devices.namespaces, all_pairs(self.fabric), timeout_s)
+            self.self_test = f"{outcome.reached} of {outcome.tested} ordered pairs reach each other"
+            return
         self.self_test = run_self_test(self.fabric, self.devices.namespaces, SELF_TEST_TIMEOUT_S)
 
     def target(self, link_id: str) -> Link:
@@ -174,6 +231,104 @@ class Emulation:
                 f"link {link_id} joins a GPU to its own switch and cannot fail; choose a NIC, NVLink or fabric link"
             )
         return link
+
+    def targets(self, target_id: str) -> list[Link]:
+        """The links that a failure of ``target_id`` means: itself, or all links of a GPU or switch.
+
+        ``rail1`` also stands for all switches of a rail that is a Clos. Raises UnknownElementError or
+        NotAFailureTargetError.
+        """
+        fabric = self.fabric
+        if target_id in fabric.gpu_by_id:
+            nodes = [fabric.gpu_by_id[target_id].switch_id]
+        elif target_id in fabric.switch_by_id:
+            nodes = [target_id]
+        else:
+            rail = target_id.removeprefix("rail")
+            kinds = (SwitchKind.RAIL, SwitchKind.RAIL_LEAF)
+            nodes = [
+                switch.id
+                for switch in fabric.switches
+                if switch.kind in kinds and rail.isdigit() and switch.rail == int(rail)
+            ]
+        if not nodes:
+            return [self.target(target_id)]
+        links = {link.id: link for node in nodes for link in fabric.links_of(node) if link.kind is not LinkKind.HOST}
+        return list(links.values())
+
+    def set_target(self, target_id: str, up: bool) -> dict[str, Any]:
+        """Take a link, or all links of a GPU or switch, down or up; the result of the last one, and their number."""
+        links = self.targets(target_id)
+        results = [self.set_link(link.id, up) for link in links]
+        changed = [result for result in results if result["changed"]]
+        return {**(changed or results)[-1], "target": target_id, "links": len(links), "links_changed": len(changed)}
+
+    def impair(self, link_id: str, what: dict[str, Any]) -> dict[str, Any]:
+        """Impair one link as ``what`` says; its state as read back from the kernel.
+
+        Keys of ``what``: ``blackhole`` (direction) with ``on``, ``rate_mbps`` (None for its own), ``delay_ms`` with
+        ``loss_share``. Raises ImpairmentError, NotEmulatedError, UnknownElementError or NotAFailureTargetError.
+        """
+        link = self.target(link_id)
+        with self._lock:
+            if "blackhole" in what:
+                direction = impairments.direction_named(what["blackhole"])
+                impairments.blackhole(link, direction, self._shapes, what.get("on", True))
+            elif "rate_mbps" in what:
+                impairments.set_rate(link, what["rate_mbps"], self._shapes)
+            else:
+                available = impairments.netem_available()
+                impairments.set_netem(link, what["delay_ms"], what["loss_share"], self._shapes, available)
+        return self.impairment(link_id)
+
+    def impairment(self, link_id: str) -> dict[str, Any]:
+        """What is wrong with one link, as the kernel holds it."""
+        found = [one for one in self.impairments() if one["link"] == link_id]
+        healthy = impairments.LinkImpairment(self.target(link_id).id, False, (), None, 0.0, 0.0)
+        return found[0] if found else healthy.to_dict()
+
+    def impairments(self) -> list[dict[str, Any]]:
+        """All links with something wrong, as the kernel holds it."""
+        links = list(self.fabric.failure_targets())
+        up = links_up(self.devices, links)
+        found = impairments.read(self.devices.netlink, links, up, self.devices.index, self._shapes)
+        return [one.to_dict() for one in found]
+
+    def restore_target(self, target_id: str) -> dict[str, Any]:
+        """Undo everything that is wrong with a link, or with all links of a GPU or switch."""
+        links = {link.id for link in self.targets(target_id)}
+        for one in self.impairments():
+            if one["link"] in links:
+                self._mend(one)
+        return self.set_target(target_id, up=True)
+
+    def reset_impairments(self) -> list[str]:
+        """Undo everything that is wrong with any link; ids of the links that were impaired."""
+        self._flaps.stop_all()
+        wrong = self.impairments()
+        for one in wrong:
+            self._mend(one)
+            if one["down"]:
+                self.set_link(one["link"], up=True)
+        self.check_healthy()
+        return [one["link"] for one in wrong]
+
+    def _mend(self, impairment: dict[str, Any]) -> None:
+        """Give a link its own queue and rate again."""
+        link = self.fabric.link(impairment["link"])
+        with self._lock:
+            if impairment["blackhole"] or impairment["delay_ms"] or impairment["loss_share"]:
+                impairments.blackhole(link, impairments.Direction.BOTH, self._shapes, on=False)
+            if impairment["rate_mbps"] is not None:
+                impairments.set_rate(link, None, self._shapes)
+
+    def check_healthy(self) -> None:
+        """Raise ShapingError if any link's shaping is not the wanted one."""
+        check_shaping(self.devices, self._shapes)
+
+    def flap(self, link_id: str, down_s: float, up_s: float, count: int) -> None:
+        """Start to take a link down for ``down_s`` and up for ``up_s``, ``count`` times, in the background."""
+        self._flaps.start(self.target(link_id).id, down_s, up_s, count)
 
     def set_link(self, link_id: str, up: bool) -> dict[str, Any]:
         """Take a link down or up and wait until the controller has answered with new rules everywhere.
@@ -192,6 +347,9 @@ class Emulation:
             changed_s = time.clock_gettime(time.CLOCK_MONOTONIC)
             set_link_up(self.devices, link, up)
             set_s = time.clock_gettime(time.CLOCK_MONOTONIC) - changed_s
+            if self.choice.foreign:
+                result = {"link": link_id, "up": up, "changed": True, "changed_s": changed_s, "set_s": set_s}
+                return {**result, **self._await_traffic(changed_s)}
             detected = self.controller.wait_for(
                 lambda event: event["event"] == ("link-up" if up else "link-down") and event["link"] == link_id,
                 REPAIR_TIMEOUT_S,
@@ -204,7 +362,6 @@ class Emulation:
                 f"the switches did not confirm the new rules after link {link_id} went {'up' if up else 'down'}",
                 since,
             )
-            check_shaping(self.devices, self._shapes)
         repairs = [event for event in self.controller.events[since:] if event["event"] == "repair"]
         return {
             "link": link_id,
@@ -218,6 +375,20 @@ class Emulation:
             "reaction_s": repaired["elapsed_s"],
             "rules_added": sum(event["rules_added"] for event in repairs),
             "rules_deleted": sum(event["rules_deleted"] for event in repairs),
+        }
+
+    def _await_traffic(self, changed_s: float) -> dict[str, Any]:
+        """How a foreign controller does after a change: which pairs that are joined get through, and when all did."""
+        down = Failures(links=frozenset(self.links_down()))
+        cut_off = set(Routes(self.fabric, down).partitioned())
+        joined = [pair for pair in all_pairs(self.fabric) if pair not in cut_off]
+        outcome = check_reachability(self.devices.namespaces, joined, FOREIGN_REPAIR_TIMEOUT_S)
+        took_s = time.clock_gettime(time.CLOCK_MONOTONIC) - changed_s
+        return {
+            "expected_pairs": outcome.tested,
+            "reached_pairs": outcome.reached,
+            "unreachable": [[src.id, dst.id] for src, dst in outcome.unreachable],
+            "traffic_back_s": None if outcome.unreachable else took_s,
         }
 
     def links_down(self) -> list[str]:
@@ -236,6 +407,7 @@ class Emulation:
             "datapath": "kernel" if self.ovs.kernel_datapath else "userspace",
             "open_vswitch": self.ovs.version,
             "controller": "running" if self.controller.alive() else "ended",
+            "controller_kind": self.choice.kind.value,
             "seed": self.seed,
             "local_repair": self.local_repair,
             "self_test": self.self_test,
@@ -360,8 +532,17 @@ class Emulation:
             if event["event"] == "repaired"
         ]
 
+    def mininet_command(self, line: str) -> str:
+        """What Mininet's command line prints for one line, such as ``d0r0 ping -c1 d1r1`` or ``nodes``."""
+        return run_line(self.net, line)
+
     def shut_down(self) -> None:
         """End everything this object started; safe at any stage of coming up, and twice."""
+        self._flaps.stop_all()
+        if self._net is not None:
+            for node in self._net.values():
+                node.terminate()
+            self._net = None
         for part in (self._controller, self._ovs, self._devices):
             with suppress(OSError):
                 if isinstance(part, Devices):

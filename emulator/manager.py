@@ -19,6 +19,7 @@ from typing import Any
 from pyroute2 import netns
 
 from emulator.errors import CapacityError, EmulatorError, FabricExistsError, NoSuchFabricError, NotRootError
+from emulator.foreign_controller import ControllerChoice, chosen_controller
 from emulator.iperf3 import version as iperf3_version
 from emulator.kernel import open_network_namespace, process_start_ticks
 from emulator.machine_settings import restore
@@ -71,6 +72,32 @@ class RunningFabric:
         """Bring a link back; returns when all switches have their new rules, with the times it took."""
         return dict(self._request({"verb": "restore", "link": link_id}))
 
+    def blackhole(self, link_id: str, direction: str = "both", on: bool = True) -> dict[str, Any]:
+        """Swallow all packets of a link (``both``, ``out`` or ``in``) while its ports stay up, or stop doing so."""
+        what = {"blackhole": direction, "on": on}
+        return dict(self._request({"verb": "impair", "link": link_id, "what": what}))
+
+    def degrade(self, link_id: str, rate_mbps: float | None) -> dict[str, Any]:
+        """Give a link a lower emulated rate, or its own again (None)."""
+        return dict(self._request({"verb": "impair", "link": link_id, "what": {"rate_mbps": rate_mbps}}))
+
+    def delay_and_lose(self, link_id: str, delay_ms: float, loss_share: float) -> dict[str, Any]:
+        """Delay and lose packets of a link, on kernels that can; 0 and 0 take both away."""
+        what = {"delay_ms": delay_ms, "loss_share": loss_share}
+        return dict(self._request({"verb": "impair", "link": link_id, "what": what}))
+
+    def flap(self, link_id: str, down_s: float, up_s: float, count: int) -> None:
+        """Take a link down and up again and again, in the background."""
+        self._request({"verb": "flap", "link": link_id, "down_s": down_s, "up_s": up_s, "count": count})
+
+    def impairments(self) -> list[dict[str, Any]]:
+        """All links with something wrong, as the kernel holds it."""
+        return list(self._request({"verb": "impairments"}))
+
+    def reset_impairments(self) -> list[str]:
+        """Undo everything that is wrong with any link; ids of the links that were impaired."""
+        return list(self._request({"verb": "reset"}))
+
     def reach_all(self, timeout_s: float = 5.0) -> dict[str, Any]:
         """Which ordered pairs a datagram gets through, tried for ``timeout_s``."""
         return dict(self._request({"verb": "reach", "timeout_s": timeout_s}))
@@ -86,6 +113,10 @@ class RunningFabric:
     def rules(self, switch: str | None = None) -> dict[str, Any]:
         """Installed flows and groups by switch id: of one switch with counters, or of all."""
         return dict(self._request({"verb": "rules", "switch": switch}))
+
+    def mininet(self, line: str) -> str:
+        """What Mininet's command line prints for one line, such as ``d0r0 ping -c1 d1r1``."""
+        return str(self._request({"verb": "mininet", "line": line}))
 
     def steady(self, pairs: Sequence[tuple[str, str]], window_s: float = 10.0) -> dict[str, Any]:
         """Payload rate of one long flow per pair of GPU ids, all at once, over ``window_s``."""
@@ -157,6 +188,7 @@ def up(
     openflow_port: int = DEFAULT_OPENFLOW_PORT,
     seed: int = 0,
     local_repair: bool = True,
+    controller: str | None = None,
 ) -> RunningFabric:
     """Start a fabric in the background and return when it has passed its self-test.
 
@@ -172,6 +204,7 @@ def up(
     scale = scale or default_scale(fabric)
     check_scale(fabric, scale)
     check_tools()
+    choice = chosen_controller(controller)
     iperf3_version()
     run_dir = RunDir(name)
     with run_dir.locked():
@@ -184,7 +217,9 @@ def up(
         _clear(run_dir)
         try:
             run_dir.create()
-            return _start(run_dir, fabric, scale, progress, timeout_s, framework, openflow_port, seed, local_repair)
+            return _start(
+                run_dir, fabric, scale, progress, timeout_s, framework, openflow_port, seed, local_repair, choice
+            )
         except OSError as error:
             _clear(run_dir)
             raise CapacityError(f"the fabric's run directory {run_dir.path} cannot be written: {error}") from error
@@ -200,6 +235,7 @@ def _start(
     openflow_port: int,
     seed: int,
     local_repair: bool,
+    choice: ControllerChoice,
 ) -> RunningFabric:
     order = {
         "name": run_dir.name,
@@ -209,6 +245,7 @@ def _start(
         "openflow_port": openflow_port,
         "seed": seed,
         "local_repair": local_repair,
+        "controller": choice.text or choice.kind.value,
     }
     root = Path(__file__).resolve().parent.parent
     process = subprocess.Popen(

@@ -6,11 +6,16 @@ Stock Mininet starts a shell per node and several processes per link. Here the d
 
 from __future__ import annotations
 
+import io
+import logging
 import os
 import subprocess
+import threading
 from typing import Any
 
+from mininet.cli import CLI
 from mininet.link import Intf, Link
+from mininet.log import OUTPUT, lg
 from mininet.net import Mininet
 from mininet.node import Host, OVSSwitch
 
@@ -18,6 +23,8 @@ from emulator.devices import Devices
 from emulator.names import HOST_INTERFACE, interface_name
 from topologies.addresses import NETWORK_PREFIX_BITS, ipv4, mac
 from topologies.model import Fabric, LinkKind
+
+_LINE_LOCK = threading.Lock()
 
 
 class _ShellOnDemand:
@@ -125,8 +132,44 @@ class _ExistingLink(Link):  # type: ignore[misc]
         """The pair exists."""
 
 
+class _OneLine(CLI):  # type: ignore[misc]
+    """Mininet's command line, fed with one line instead of a terminal."""
+
+    def run(self) -> None:
+        """Called by Mininet at the end of construction; there is no terminal to read from."""
+
+
+def run_line(net: Mininet, line: str) -> str:
+    """What Mininet's command line prints for ``line``: its commands, and ``NODE COMMAND`` for every node.
+
+    Names of hosts in the command are replaced by their addresses, as Mininet does.
+    """
+    printed = io.StringIO()
+    handler = logging.StreamHandler(printed)
+    handler.terminator = ""
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    with _LINE_LOCK, open(os.devnull) as nothing:
+        kept = lg.handlers, lg.level
+        lg.handlers, lg.level = [handler], OUTPUT
+        try:
+            command_line = _OneLine(net, stdin=nothing, stdout=printed)
+            words = line.split(None, 1)
+            if len(words) == 2 and words[0] in net:
+                node = net[words[0]]
+                replaced = " ".join(
+                    net[word].IP() if word in net and net[word] in net.hosts else word for word in words[1].split(" ")
+                )
+                printed.write(node.cmd(replaced) or "")
+            else:
+                command_line.onecmd(line)
+        finally:
+            lg.handlers, lg.level = kept
+    return printed.getvalue()
+
+
 def mininet_view(fabric: Fabric, devices: Devices) -> Mininet:
     """A Mininet object for the running ``fabric``: its nodes, commands and CLI work; building is left to Railbed."""
+    Mininet.inited = True  # its initialisation would raise limits of the whole machine for good
     net = Mininet(build=False, controller=None)
     for gpu in fabric.gpus:
         address = f"{ipv4(gpu.domain, gpu.rail)}/{NETWORK_PREFIX_BITS}"

@@ -84,6 +84,7 @@ class OpenVSwitch:
         self.kernel_datapath = kernel_datapath
         self.version = ""
         self._instances = instances
+        self._instance_of: dict[str, int] = {}
         self._servers: list[subprocess.Popen[bytes]] = []
         self._switches: list[subprocess.Popen[bytes]] = []
 
@@ -125,15 +126,16 @@ class OpenVSwitch:
                 command.append("--enable-dummy")
             self._switches.append(self._spawn(f"ovs-vswitchd{number}", command))
 
-    def create_bridges(self, fabric: Fabric, controller: str) -> None:
+    def create_bridges(self, fabric: Fabric, controller: str | None) -> None:
         """Make all switches of ``fabric`` with their ports, one transaction per process, and check the port numbers.
 
-        ``controller`` is an OpenFlow target such as ``tcp:127.0.0.1:6653``.
+        ``controller`` is an OpenFlow target such as ``tcp:127.0.0.1:6653``; None for none.
         """
         ports: dict[str, list[tuple[str, int]]] = {switch.id: [] for switch in fabric.switches}
         for switch_id, port in sorted(fabric.link_by_port):
             ports[switch_id].append((interface_name(switch_id, port), port))
         parts = deal_out(fabric.switches, self._instances)
+        self._instance_of = {switch.id: number for number, part in enumerate(parts) for switch in part}
         with ThreadPoolExecutor(self._instances) as pool:
             made = [
                 pool.submit(self._create_part, number, part, ports, controller)
@@ -144,7 +146,11 @@ class OpenVSwitch:
                 one.result()
 
     def _create_part(
-        self, number: int, switches: Sequence[Switch], ports: Mapping[str, Sequence[tuple[str, int]]], controller: str
+        self,
+        number: int,
+        switches: Sequence[Switch],
+        ports: Mapping[str, Sequence[tuple[str, int]]],
+        controller: str | None,
     ) -> None:
         words: list[str] = []
         for switch in switches:
@@ -152,10 +158,11 @@ class OpenVSwitch:
             words += ["--", "add-br", bridge, "--", "set", "Bridge", bridge, "fail_mode=secure",
                       f"datapath_type={self.datapath_type}", "protocols=OpenFlow13",
                       f"other_config:datapath-id={switch.dpid:016x}", "other_config:disable-in-band=true",
-                      f"other_config:dp-desc={bridge}", "--", f"--id=@{bridge}", "create", "Controller",
-                      f"target=\"{controller}\"", f"max_backoff={MAX_BACKOFF_MS}",
-                      f"inactivity_probe={INACTIVITY_PROBE_MS}", "--", "set", "Bridge", bridge,
-                      f"controller=@{bridge}"]  # fmt: skip
+                      f"other_config:dp-desc={bridge}"]  # fmt: skip
+            if controller is not None:
+                words += ["--", f"--id=@{bridge}", "create", "Controller", f"target=\"{controller}\"",
+                          f"max_backoff={MAX_BACKOFF_MS}", f"inactivity_probe={INACTIVITY_PROBE_MS}",
+                          "--", "set", "Bridge", bridge, f"controller=@{bridge}"]  # fmt: skip
             for name, port in ports[bridge]:
                 words += ["--", "add-port", bridge, name, "--", "set", "Interface", name, f"ofport_request={port}"]
         self._vsctl(number, "--timeout=60", *words)
@@ -171,13 +178,27 @@ class OpenVSwitch:
                 reason = error if error not in ("", "[]") else f"it gave {given}"
                 raise OpenVSwitchError(f"Open vSwitch did not give port {name} the number {port}: {reason}")
 
+    def with_controller(self) -> set[str]:
+        """Ids of the switches that are connected to a controller."""
+        found: set[str] = set()
+        bare = ("--format=csv", "--no-headings")
+        for number in range(self._instances):
+            bridges = self._vsctl(number, *bare, "--columns=name,controller", "list", "Bridge")
+            states = self._vsctl(number, *bare, "--columns=_uuid,is_connected", "list", "Controller")
+            connected = {row[0] for row in csv.reader(io.StringIO(states)) if row and row[-1] == "true"}
+            found.update(row[0] for row in csv.reader(io.StringIO(bridges)) if row and row[-1].strip("[]") in connected)
+        return found
+
     def ofctl(self, *words: str) -> str:
         """Run ovs-ofctl (OpenFlow 1.3); its output. Raises OpenVSwitchError with its message."""
         return self._run(["ovs-ofctl", "-O", "OpenFlow13", *words])
 
-    def appctl(self, *words: str) -> str:
-        """Run ovs-appctl on the switch daemon; its output. Raises OpenVSwitchError with its message."""
-        return self._run(["ovs-appctl", "-t", "ovs-vswitchd", *words])
+    def trace(self, switch_id: str, flow: str) -> str:
+        """What the switch would do with a packet, as ``ofproto/trace`` tells; raises OpenVSwitchError."""
+        process = self._switches[self._instance_of[switch_id]]
+        return self._run(
+            ["ovs-appctl", "-t", f"{self.directory}/ovs-vswitchd.{process.pid}.ctl", "ofproto/trace", switch_id, flow]
+        )
 
     def alive(self) -> bool:
         """Whether all daemons still run."""

@@ -1,4 +1,4 @@
-"""The way that the installed rules give a packet: Open vSwitch is asked at each hop, so any controller's rules count."""
+"""The way that the installed rules give a packet. Open vSwitch is asked at each hop, so it is any controller's way."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def walk_rules(emulation: Emulation, src: Gpu, dst: Gpu) -> tuple[list[Sighting]
         headers = ",".join(f"{name}={value}" for name, value in fields.items())
         flow = (
             f"in_port={in_port},udp,nw_src={ipv4(src.domain, src.rail)},nw_dst={ipv4(dst.domain, dst.rail)},"
-            f"tp_src={PROBE_PORT},tp_dst={PROBE_PORT},{headers}"
+            f"udp_src={PROBE_PORT},udp_dst={PROBE_PORT},{headers}"
         )
-        ports, changed = parse_trace(emulation.ovs.appctl("ofproto/trace", switch_id, flow), in_port)
+        ports, changed = parse_trace(emulation.ovs.trace(switch_id, flow), in_port)
         fields.update(changed)
         if not ports:
             return sightings, f"{switch_id} drops it"
@@ -77,8 +77,8 @@ def three_paths(emulation: Emulation, src_id: str, dst_id: str, count: int) -> d
     declared = [(str(name), str(direction)) for name, direction in result["declared"] or []]
     reason = result["disagreement"]
     if result["declared"] is None:
-        if not end:
-            reason = reason or "no path is declared, but the rules deliver"
+        delivers = [what for what, yes in (("the rules", not end), ("probes", result["arrived"] > 0)) if yes]
+        reason = f"no path is declared, but {' and '.join(delivers)} get there" if delivers else ""
     elif end:
         reason = f"by the rules as installed {end}" + (f"; {reason}" if reason else "")
     elif rules != declared:

@@ -36,8 +36,14 @@ class ControlServer:
         self._verbs: dict[str, Answer] = {
             "status": lambda _request, _progress, _cancelled: emulation.status(),
             "provenance": lambda _request, _progress, _cancelled: emulation.provenance(),
-            "fail": lambda request, _progress, _cancelled: emulation.set_link(request["link"], up=False),
-            "restore": lambda request, _progress, _cancelled: emulation.set_link(request["link"], up=True),
+            "fail": lambda request, _progress, _cancelled: emulation.set_target(request["link"], up=False),
+            "restore": lambda request, _progress, _cancelled: emulation.restore_target(request["link"]),
+            "impair": lambda request, _progress, _cancelled: emulation.impair(request["link"], request["what"]),
+            "impairments": lambda _request, _progress, _cancelled: emulation.impairments(),
+            "reset": lambda _request, _progress, _cancelled: emulation.reset_impairments(),
+            "flap": lambda request, _progress, _cancelled: emulation.flap(
+                request["link"], request["down_s"], request["up_s"], request["count"]
+            ),
             "reach": lambda request, _progress, _cancelled: emulation.reach_all(request.get("timeout_s", 5.0)),
             "trace": self._trace,
             "path": lambda request, _progress, _cancelled: three_paths(
@@ -45,6 +51,7 @@ class ControlServer:
             ),
             "rules": lambda request, _progress, _cancelled: installed(emulation, request["switch"]),
             "steady": self._steady,
+            "mininet": lambda request, _progress, _cancelled: emulation.mininet_command(request["line"]),
             "measure-repair": lambda request, _progress, _cancelled: measure_repair(
                 emulation, request["link"], request["src"], request["dst"], request["rate_per_s"]
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 FRAME_BYTES = 1514
 """An Ethernet frame of MTU 1500 as HTB counts it: no preamble, gap or checksum."""
@@ -76,16 +76,28 @@ def tc_batch(shapes: Mapping[str, Shape]) -> str:
     """
     lines = []
     for name, one in shapes.items():
-        rate = one.rate_bytes_per_s * 8
-        small = math.ceil(rate * SMALL_PACKET_SHARE)
-        rest = f"burst {one.burst_bytes} cburst {one.burst_bytes} quantum {one.quantum_bytes}"
         lines += [
             f"qdisc add dev {name} root handle 1: htb default 2",
-            f"class add dev {name} parent 1: classid 1:1 htb rate {rate}bit {rest}",
-            f"class add dev {name} parent 1:1 classid 1:2 htb rate {rate - small}bit ceil {rate}bit prio 1 {rest}",
-            f"class add dev {name} parent 1:1 classid 1:3 htb rate {small}bit ceil {rate}bit prio 0 {rest}",
+            *(f"class add {words}" for words in _classes(name, one)),
             f"qdisc add dev {name} parent 1:2 handle 2: bfifo limit {one.queue_bytes}",
             f"qdisc add dev {name} parent 1:3 handle 3: bfifo limit {one.queue_bytes}",
             f"filter add dev {name} parent 1: protocol ip prio 1 u32 match u16 0 0xff80 at 2 flowid 1:3",
         ]
     return "\n".join(lines) + "\n"
+
+
+def change_rate_batch(name: str, shape: Shape, rate_mbps: float | None) -> list[str]:
+    """Lines for ``tc -batch`` that give a shaped interface another rate; None is its own. The queue stays."""
+    changed = shape if rate_mbps is None else replace(shape, rate_bytes_per_s=round(rate_mbps * 1e6 / 8))
+    return [f"class change {words}" for words in _classes(name, changed)]
+
+
+def _classes(name: str, shape: Shape) -> list[str]:
+    rate = shape.rate_bytes_per_s * 8
+    small = math.ceil(rate * SMALL_PACKET_SHARE)
+    rest = f"burst {shape.burst_bytes} cburst {shape.burst_bytes} quantum {shape.quantum_bytes}"
+    return [
+        f"dev {name} parent 1: classid 1:1 htb rate {rate}bit {rest}",
+        f"dev {name} parent 1:1 classid 1:2 htb rate {rate - small}bit ceil {rate}bit prio 1 {rest}",
+        f"dev {name} parent 1:1 classid 1:3 htb rate {small}bit ceil {rate}bit prio 0 {rest}",
+    ]

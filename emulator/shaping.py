@@ -17,6 +17,8 @@ plugins.setdefault("bfifo", plugins["pfifo"])
 LINK_CLASS = 0x00010001
 DATA_CLASS = 0x00010002
 DATA_QUEUE = 0x00020000
+TICK_S = 64e-9
+"""Unit of times in the packet scheduler's messages, since Linux 2.6.30."""
 
 
 def set_shapes(shapes: Mapping[str, Shape]) -> None:
@@ -29,37 +31,48 @@ def set_shapes(shapes: Mapping[str, Shape]) -> None:
         )
 
 
-def read_shapes(netlink: IPRoute, indexes: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """(rate in bytes/s, queue bound in bytes) that the kernel holds, by interface index.
-
-    An interface without our classes and queue is left out.
-    """
-    wanted = set(indexes)
-    queue_bytes = {
-        message["index"]: message.get_attr("TCA_OPTIONS")["limit"]
-        for message in netlink.get_qdiscs()
-        if message["index"] in wanted and message["handle"] == DATA_QUEUE and message["parent"] == DATA_CLASS
+def read_rates(netlink: IPRoute, indexes: Iterable[int]) -> dict[int, int]:
+    """Rate in bytes/s of those of the given interfaces that are shaped, by index."""
+    return {
+        index: message.get_attr("TCA_OPTIONS").get_attr("TCA_HTB_PARMS")["rate"]
+        for index in indexes
+        for message in netlink.get_classes(index=index)
+        if message["handle"] == LINK_CLASS
     }
-    held = {}
-    for index, limit in queue_bytes.items():
-        for message in netlink.get_classes(index=index):
-            if message["handle"] == LINK_CLASS:
-                held[index] = (message.get_attr("TCA_OPTIONS").get_attr("TCA_HTB_PARMS")["rate"], limit)
-    return held
+
+
+def read_leaves(netlink: IPRoute) -> dict[int, dict[str, float]]:
+    """What stands in the place of the data queue of every shaped interface, by index.
+
+    A byte queue has ``limit`` in bytes; netem has ``delay_ms`` and ``loss_share``.
+    """
+    found: dict[int, dict[str, float]] = {}
+    for message in netlink.get_qdiscs():
+        if message["handle"] != DATA_QUEUE or message["parent"] != DATA_CLASS:
+            continue
+        options = message.get_attr("TCA_OPTIONS")
+        if message.get_attr("TCA_KIND") == "netem":
+            found[message["index"]] = {
+                "delay_ms": options["delay"] * TICK_S * 1e3,
+                "loss_share": options["loss"] / 0xFFFFFFFF,
+            }
+        else:
+            found[message["index"]] = {"limit": options["limit"]}
+    return found
 
 
 def check_shapes(netlink: IPRoute, wanted: Mapping[int, Shape], names: Mapping[int, str]) -> None:
     """Raise ShapingError naming the first interface whose rate or queue is not what was set."""
-    held = read_shapes(netlink, wanted)
+    rates, leaves = read_rates(netlink, wanted), read_leaves(netlink)
     for index, expected in wanted.items():
-        actual = held.get(index)
-        if actual is None:
+        if index not in rates or "limit" not in leaves.get(index, {}):
             raise ShapingError(
                 f"interface {names[index]} is not shaped though {expected.rate_mbps:g} Mbit/s was set; "
                 "'railbed doctor' says whether this kernel has HTB"
             )
+        actual = rates[index], leaves[index]["limit"]
         if actual != (expected.rate_bytes_per_s, expected.queue_bytes):
             raise ShapingError(
-                f"interface {names[index]} is shaped to {actual[0] * 8 / 1e6:g} Mbit/s with a queue of {actual[1]} "
+                f"interface {names[index]} is shaped to {actual[0] * 8 / 1e6:g} Mbit/s with a queue of {actual[1]:g} "
                 f"bytes, but {expected.rate_mbps:g} Mbit/s and {expected.queue_bytes} bytes were set"
             )

@@ -38,7 +38,7 @@ class FakeFabric:
 
     def fail(self, link_id: str) -> dict[str, Any]:
         self.calls.append(("fail", self.name, link_id))
-        return {"link": link_id, "up": False}
+        return {"link": link_id, "up": False, "changed": True, "links": 1, "detected_s": 0.003, "repaired_s": 0.026}
 
     def restore(self, link_id: str) -> dict[str, Any]:
         self.calls.append(("restore", self.name, link_id))
@@ -132,7 +132,7 @@ def test_the_only_fabric_need_not_be_named(capsys: pytest.CaptureFixture[str], m
     manager.states = [FakeState("lab")]
     code, out, _ = run(capsys, word, "d0r0-rail0")
     assert code == 0
-    assert "link d0r0-rail0 is" in out
+    assert "d0r0-rail0 is" in out
     assert manager.calls == [(word, "lab", "d0r0-rail0")]
 
 

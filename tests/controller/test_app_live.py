@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -143,7 +144,7 @@ class Switches:
 class Controller:
     """A controller process and the events it has written."""
 
-    def __init__(self, switches: Switches, framework: str, spec_file: Path) -> None:
+    def __init__(self, switches: Switches, framework: str, spec_file: Path, *more: str) -> None:
         command = [
             interpreter(framework),
             "-m",
@@ -152,6 +153,7 @@ class Controller:
             str(spec_file),
             "--listen",
             f"127.0.0.1:{PORT}",
+            *more,
         ]
         self.log = switches.folder / "controller.log"
         with self.log.open("ab") as log:
@@ -379,6 +381,19 @@ def test_arp_answer_in_the_switch(switches: Switches, spec_file: Path) -> None:
                      "arp_tpa=10.0.1.0", "arp_sha=02:72:00:02:00:01", "arp_tha=02:72:00:01:00:00"):  # fmt: skip
             assert term in final[1]
         assert "IN_PORT" in trace
+    finally:
+        controller.end(kill=True)
+
+
+def test_counters_are_asked_from_the_switch(switches: Switches, framework: str, spec_file: Path) -> None:
+    controller = Controller(switches, framework, spec_file, "--northbound", "127.0.0.1:8081")
+    ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8081/counters?switch=s0r0').read().decode())"
+    try:
+        controller.wait_for("ready")
+        found = json.loads(switches.run(sys.executable, "-c", ask))
+        assert [port["link"] for port in found["ports"]] == ["d0r0-s0r0", "d0r0-rail0", "d0r0-nv0"]
+        assert all(port["tx_packets"] >= 0 for port in found["ports"])
+        assert found["dropped_at_second_dead_port_packets"] == 0
     finally:
         controller.end(kill=True)
 

@@ -94,13 +94,18 @@ def exchange(port: int, dpid: int) -> socket.socket:
     return connection
 
 
+def told(found: dict[str, Any]) -> dict[str, Any]:
+    """What an event tells beside its place in the stream."""
+    return {name: value for name, value in found.items() if name not in ("t_s", "number")}
+
+
 def test_switches_are_told_apart_by_datapath_id(running: tuple[subprocess.Popen[str], int]) -> None:
     process, port = running
     with exchange(port, 999):
-        assert event(process) | {"t_s": 0} == {"event": "unknown-switch", "t_s": 0, "dpid": 999}
+        assert told(event(process)) == {"event": "unknown-switch", "dpid": 999}
         with exchange(port, 3):
-            assert event(process) | {"t_s": 0} == {"event": "switch-connected", "t_s": 0, "switch": "s1r0"}
-        assert event(process) | {"t_s": 0} == {"event": "switch-lost", "t_s": 0, "switch": "s1r0"}
+            assert told(event(process)) == {"event": "switch-connected", "switch": "s1r0"}
+        assert told(event(process)) == {"event": "switch-lost", "switch": "s1r0"}
 
 
 def test_garbage_on_the_port_does_not_end_it(running: tuple[subprocess.Popen[str], int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import permutations
 
+import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from controller.policy import RoutingPolicy
 from controller.routing import Routes
 from tests.controller.driver import connected_pairs, repaired_fabric
 from tests.controller.fabrics import NAMED, built, policies, specs
-from topologies.model import Fabric, Failures, LinkKind
+from topologies.model import Fabric, Failures, Gpu, LinkKind
 
 
 def check(fabric: Fabric, policy: RoutingPolicy, failures: Failures) -> None:
@@ -84,17 +85,50 @@ def test_closed_form_equals_the_search(spec) -> None:
                 assert routes.preferred_ports(switch.id, dst) == routes.forwarding.healthy_ports(switch, dst)
 
 
+def searched(routes: Routes, dst: Gpu) -> dict[str, int]:
+    """Distances over live links by plain breadth-first search."""
+    graph: nx.Graph = nx.Graph()
+    graph.add_nodes_from(routes.fabric.switch_by_id)
+    live = [link for link in routes.fabric.links if link.id not in routes.links_down and link.kind is not LinkKind.HOST]
+    graph.add_edges_from((link.a, link.b) for link in live)
+    return dict(nx.single_source_shortest_path_length(graph, dst.switch_id))
+
+
+@given(spec=specs(), data=st.data())
+@settings(max_examples=80, derandomize=True, deadline=None)
+def test_next_hops_are_those_of_a_plain_search(spec, data) -> None:
+    fabric = built(spec)
+    pool = [link.id for link in fabric.failure_targets()]
+    links = data.draw(st.sets(st.sampled_from(pool), max_size=5)) if pool else set()
+    routes = Routes(fabric, Failures(links=frozenset(links)))
+    for dst in fabric.gpus:
+        distances = searched(routes, dst)
+        for switch in fabric.switches:
+            nearer = distances.get(switch.id, -9) - 1
+            expected = {
+                link.port(switch.id)
+                for link in fabric.links_of(switch.id)
+                if link.id not in routes.links_down
+                and link.kind is not LinkKind.HOST
+                and distances.get(link.other(switch.id)) == nearer
+            }
+            assert set(routes.ports(switch.id, dst)) == (expected if switch.id != dst.switch_id else {1})
+
+
 @pytest.mark.parametrize("name", NAMED)
-def test_only_changed_destinations_change(name: str) -> None:
-    """The short cut of a repair (leaving destinations alone whose next hops live) misses nothing."""
+def test_nothing_changes_but_what_is_said_to(name: str) -> None:
+    """The short cut of a repair, which looks only around the dead links, misses nothing."""
     fabric = built(NAMED[name])
+    random_source = random.Random(name)
+    targets = [link.id for link in fabric.failure_targets()]
+    sets = [[link_id] for link_id in targets] + [random_source.sample(targets, min(3, len(targets))) for _ in range(9)]
     for policy in policies(fabric):
         healthy = Routes(fabric, policy=policy)
-        for link in fabric.failure_targets():
-            routes = Routes(fabric, Failures(links=frozenset({link.id})), policy)
-            changed = set(routes.changed_destinations())
-            for dst in set(fabric.gpus) - changed:
-                for switch in fabric.switches:
+        for links in sets:
+            routes = Routes(fabric, Failures(links=frozenset(links)), policy)
+            changes = routes.changes()
+            for switch in fabric.switches:
+                for dst in set(fabric.gpus) - set(changes.get(switch.id, ())):
                     if not routes.isolated(switch):
                         assert routes.preferred_ports(switch.id, dst) == healthy.preferred_ports(switch.id, dst)
 

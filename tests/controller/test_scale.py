@@ -1,0 +1,51 @@
+"""How many rules each kind of switch holds, and how long large fabrics take."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from controller.policy import RoutingPolicy
+from controller.routing import Routes
+from controller.rules import families, groups_for, healthy_rules, version_rules
+from tests.controller.fabrics import NAMED, built, policies
+from topologies.model import FabricKind, FabricSpec, Failures, SwitchKind
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_families_count_what_is_there(name: str) -> None:
+    fabric = built(NAMED[name])
+    for policy in policies(fabric):
+        for each in (policy, replace(policy, local_repair=False)):
+            expected: Counter[tuple[SwitchKind, int, int]] = Counter()
+            for switch in fabric.switches:
+                rules, groups = healthy_rules(fabric, each)[switch.id], groups_for(fabric, each)[switch.id]
+                expected[switch.kind, len(rules), len(groups)] += 1
+            counted: Counter[tuple[SwitchKind, int, int]] = Counter()
+            for family in families(fabric, each):
+                counted[family.kind, family.rules, family.groups] += family.switches
+            assert counted == expected
+
+
+@pytest.mark.parametrize(("domains", "rails"), [(4, 4), (8, 8), (128, 8), (4096, 8)])
+def test_rules_of_a_rail_only_fabric_by_its_size(domains: int, rails: int) -> None:
+    fabric = built(FabricSpec(FabricKind.RAIL_ONLY, domains, rails))
+    for local_repair, per_thing, gpu in ((False, 1, 6), (True, 3, 12)):
+        found = {each.kind: each for each in families(fabric, RoutingPolicy(local_repair=local_repair))}
+        assert found[SwitchKind.GPU].rules == gpu
+        assert found[SwitchKind.NVSWITCH].rules == per_thing * rails + 1
+        assert found[SwitchKind.RAIL].rules == per_thing * domains + 1
+        assert found[SwitchKind.GPU].switches == domains * rails
+
+
+def test_a_repair_costs_what_it_touches_and_not_what_the_fabric_has() -> None:
+    """The time is bounded loosely, for the machine is shared; benchmarks/routes.py has the figures."""
+    fabric = built(FabricSpec(FabricKind.RAIL_ONLY, 128, 8))
+    Routes(fabric, Failures(links=frozenset({"d3r3-rail3"}))).changes()
+    started_s = time.perf_counter()
+    rules = version_rules(Routes(fabric, Failures(links=frozenset({"d5r3-rail3"}))), 1)
+    assert time.perf_counter() - started_s < 2.0
+    assert 1024 <= sum(map(len, rules.values())) < 4 * 1024

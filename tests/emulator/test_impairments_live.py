@@ -1,0 +1,115 @@
+import time
+
+import pytest
+
+from emulator.impairments import netem_available
+from emulator.wire import RemoteError
+from tests.emulator.live import fabric, in_fabric, live
+from topologies.model import FabricKind
+
+pytestmark = live
+
+
+@pytest.fixture(scope="module")
+def running():
+    with fabric("impair", domains=2, rails=2) as up:
+        yield up
+
+
+@pytest.fixture(autouse=True)
+def healthy(running):
+    yield
+    running.reset_impairments()
+    assert running.impairments() == []
+    assert running.reach_all()["unreachable"] == []
+
+
+def reaches(running, src: str, dst: str) -> bool:
+    return [src, dst] not in running.reach_all(timeout_s=0.6)["unreachable"]
+
+
+def test_a_blackhole_swallows_packets_while_its_ports_stay_up(running):
+    state = running.blackhole("d0r0-rail0")
+    assert state["blackhole"] == ["out", "in"]
+    assert not state["down"]
+    assert running.status()["links_down"] == []
+    assert not reaches(running, "d0r0", "d1r0")
+    assert reaches(running, "d0r1", "d1r1")
+    assert running.blackhole("d0r0-rail0", on=False)["blackhole"] == []
+    assert reaches(running, "d0r0", "d1r0")
+
+
+def test_a_blackhole_may_be_one_way(running):
+    running.blackhole("d0r0-rail0", "out")
+    unreachable = running.reach_all(timeout_s=0.6)["unreachable"]
+    assert ["d0r0", "d1r0"] in unreachable
+    assert ["d1r0", "d0r0"] not in unreachable
+
+
+def test_a_degraded_link_has_the_lower_rate_and_gets_its_own_back(running):
+    before = in_fabric("impair", "tc", "class", "show", "dev", "s0r0-eth2")
+    assert running.degrade("d0r0-rail0", 5.0)["rate_mbps"] == pytest.approx(5.0)
+    (rate,) = running.steady([("d0r0", "d1r0")], 3.0)["rates_mbps"]
+    assert 4.2 < rate < 5.0
+    running.degrade("d0r0-rail0", None)
+    assert in_fabric("impair", "tc", "class", "show", "dev", "s0r0-eth2") == before
+    with pytest.raises(RemoteError, match="cannot be degraded to 900 Mbit/s: its own emulated rate is 20"):
+        running.degrade("d0r0-rail0", 900.0)
+
+
+@pytest.mark.parametrize(("target", "links"), [("d0r1", 2), ("nv1", 2), ("rail0", 2), ("s1r0", 2)])
+def test_a_gpu_or_switch_is_down_with_all_its_links(running, target, links):
+    result = running.fail(target)
+    assert result["links"] == result["links_changed"] == links
+    assert len(running.status()["links_down"]) == links
+    assert len(running.impairments()) == links
+    assert running.restore(target)["links_changed"] == links
+
+
+def test_one_of_several_parallel_links_fails_alone():
+    with fabric("parallel", FabricKind.RAIL_OPTIMIZED, spines=1, parallel_links=2) as up:
+        up.fail("leaf0-spine0#2")
+        assert up.status()["links_down"] == ["leaf0-spine0#2"]
+        assert up.reach_all()["unreachable"] == []
+
+
+def test_a_flapping_link_goes_down_and_up_and_can_be_stopped(running):
+    running.flap("d0r0-rail0", 0.2, 0.2, 50)
+    with pytest.raises(RemoteError, match="flaps already"):
+        running.flap("d0r0-rail0", 0.2, 0.2, 3)
+    seen = set()
+    deadline = time.monotonic() + 10
+    while len(seen) < 2 and time.monotonic() < deadline:
+        seen.add(tuple(running.status()["links_down"]))
+    assert seen == {(), ("d0r0-rail0",)}
+    running.reset_impairments()
+    assert running.status()["links_down"] == []
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda up: up.blackhole("d0r0-rail0", "sideways"), "unknown direction 'sideways'"),
+        (lambda up: up.flap("d0r0-rail0", 0, 1, 1), "must be above 0"),
+        (lambda up: up.degrade("d0r0-rail0", -1.0), "cannot be degraded"),
+        (lambda up: up.fail("rail7"), "no link 'rail7'"),
+        (lambda up: up.fail("nowhere"), "no link 'nowhere'"),
+    ],
+)
+def test_impossible_impairments_are_one_sentence_with_exit_code_2(running, call, words):
+    with pytest.raises(RemoteError, match=words) as caught:
+        call(running)
+    assert caught.value.exit_code == 2
+
+
+def test_delay_is_measured_where_the_kernel_has_netem_and_refused_elsewhere(running):
+    if not netem_available():
+        with pytest.raises(RemoteError, match="not emulated here"):
+            running.delay_and_lose("d0r0-rail0", 40.0, 0.0)
+        return
+    running.delay_and_lose("d0r0-rail0", 40.0, 0.0)
+    ping = running.mininet("d0r0 ping -c 3 -i 0.2 d1r0")
+    fastest_ms = float(ping.split("min/avg/max")[1].split("=")[1].split("/")[0])
+    assert 78 < fastest_ms < 110
+    running.delay_and_lose("d0r0-rail0", 0.0, 1.0)
+    assert not reaches(running, "d0r0", "d1r0")
