@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from cli.fabrics import name_option, need_root, running_fabric
@@ -26,7 +28,17 @@ def command(target: str, name: str | None, as_json: bool) -> None:
         click.echo(f"{target} was down already")
     else:
         links = f" ({result['links']} links)" if result["links"] > 1 else ""
-        click.echo(
-            f"{target} is down{links}: noticed after {result['detected_s'] * 1000:.0f} ms, "
+        click.echo(f"{target} is down{links}: {_reaction(result)}")
+
+
+def _reaction(result: dict[str, Any]) -> str:
+    """What the controller did about it; another controller than ours is judged by the traffic alone."""
+    if "repaired_s" in result:
+        return (
+            f"noticed after {result['detected_s'] * 1000:.0f} ms, "
             f"new rules everywhere after {result['repaired_s'] * 1000:.0f} ms"
         )
+    reached, expected = result["reached_pairs"], result["expected_pairs"]
+    if result["traffic_back_s"] is None:
+        return f"only {reached} of {expected} pairs that are still joined get through"
+    return f"all {expected} pairs that are still joined get through after {result['traffic_back_s'] * 1000:.0f} ms"

@@ -24,6 +24,10 @@ from topologies.scale import DEFAULT_TIME, Scale, check_scale, default_scale
 @click.option(
     "--openflow-port", default=6653, show_default=True, type=click.IntRange(1, 65535), help="Controller port."
 )
+@click.option(
+    "--controller", metavar="WHO", help="none, HOST:PORT, or a Ryu or os-ken application's .py file.  [default: ours]"
+)
+@click.option("--no-local-repair", is_flag=True, help="Let the controller alone repair failures.")
 @click.option("--timeout", "timeout_s", default=120.0, show_default=True, help="Seconds until a start is given up.")
 @json_option
 def command(
@@ -32,6 +36,8 @@ def command(
     time_factor: float,
     framework: str | None,
     openflow_port: int,
+    controller: str | None,
+    no_local_repair: bool,
     timeout_s: float,
     as_json: bool,
     **fabric: Any,
@@ -53,7 +59,15 @@ def command(
 
     with progress() as show:
         running = up(
-            spec, scale, name, progress=show, timeout_s=timeout_s, framework=framework, openflow_port=openflow_port
+            spec,
+            scale,
+            name,
+            progress=show,
+            timeout_s=timeout_s,
+            framework=framework,
+            openflow_port=openflow_port,
+            local_repair=not no_local_repair,
+            controller=controller,
         )
     status = running.status()
     calibration = stored()

@@ -178,8 +178,30 @@ def run(app: type, host: str, port: int, listening: Callable[[Any], None], **arg
     ``listening`` is called with the application once the socket listens.
     Returns only if the listener ends, which is a failure; raises OSError if the address is taken.
     """
-    CONF(args=[], project="railbed-controller", default_config_files=[], default_config_dirs=[])
-    manager = AppManager.get_instance()
+    manager = _manager()
     running = manager.instantiate(app, **arguments)
     manager.instantiate(Listener, host=host, port=port, listening=lambda: listening(running))
     hub.joinall(manager.instantiate_apps())
+
+
+def run_file(file: str, observer: type, host: str, port: int, listening: Callable[[], None], **arguments: Any) -> None:
+    """Run the application in a Python file as the framework's own program would, beside ``observer``.
+
+    Returns only if the listener ends; raises OSError if the address is taken, FrameworkError if the file has no
+    application, and whatever the file raises when it is imported.
+    """
+    manager = _manager()
+    manager.load_apps([file])
+    if not any(issubclass(cls, App) for name, cls in manager.applications_cls.items() if name == file):
+        raise FrameworkError(f"{file} has no application: it must define a class derived from {App.__name__} of {NAME}")
+    # Ours listens instead of the framework's.
+    manager.applications_cls.pop(f"{_PACKAGE}.controller.ofp_handler", None)
+    contexts = manager.create_contexts()
+    manager.instantiate(observer, **arguments)
+    manager.instantiate(Listener, host=host, port=port, listening=listening)
+    hub.joinall(manager.instantiate_apps(**contexts))
+
+
+def _manager() -> Any:
+    CONF(args=[], project="railbed-controller", default_config_files=[], default_config_dirs=[])
+    return AppManager.get_instance()

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parsed = parser.parse_args(arguments)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _ended_by_signal)
+        signal.signal(number, ended_by_signal)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(levelname)s: %(message)s")
     try:
         host, port = parse_address(parsed.listen)
@@ -57,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1
 
 
-def _ended_by_signal(_number: int, _frame: Any) -> None:
+def ended_by_signal(_number: int, _frame: Any) -> None:
+    """End the process at once, and well."""
     # Not sys.exit: the framework's threads would keep the process.
     os._exit(0)
 

@@ -61,6 +61,7 @@ class ControllerProcess:
         python: str | None = None,
         seed: int = 0,
         local_repair: bool = True,
+        guest: str | None = None,
         on_event: Callable[[ControllerEvent], None] | None = None,
     ) -> None:
         self.events: list[ControllerEvent] = []
@@ -70,11 +71,13 @@ class ControllerProcess:
         self.port = port
         spec_path = directory / "fabric.json"
         spec_path.write_text(json.dumps(spec.to_dict()))
-        command = [python or controller_python(framework), "-m", "controller", "--fabric", str(spec_path)]
-        command += ["--listen", f"127.0.0.1:{port}", "--seed", str(seed)]
-        command += ["--northbound", f"127.0.0.1:{NORTHBOUND_PORT}"]
-        if not local_repair:
-            command.append("--no-local-repair")
+        program = ["-m", "controller"] if guest is None else ["-m", "controller.guest", guest]
+        command = [python or controller_python(framework), *program, "--fabric", str(spec_path)]
+        command += ["--listen", f"127.0.0.1:{port}"]
+        if guest is None:
+            command += ["--seed", str(seed), "--northbound", f"127.0.0.1:{NORTHBOUND_PORT}"]
+            if not local_repair:
+                command.append("--no-local-repair")
         environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT)}
         if framework:
             environment["RAILBED_FRAMEWORK"] = framework
@@ -98,6 +101,11 @@ class ControllerProcess:
     def alive(self) -> bool:
         """Whether the controller still runs."""
         return self._process.poll() is None
+
+    def check_alive(self) -> None:
+        """Raise ControllerError with its last words if it has ended."""
+        if not self.alive():
+            raise self._ended()
 
     def switches_connected(self) -> set[str]:
         """Ids of the switches that are connected at this moment."""

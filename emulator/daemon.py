@@ -194,6 +194,7 @@ def _emulate(
             openflow_port=order["openflow_port"],
             seed=order["seed"],
             local_repair=order["local_repair"],
+            controller=order["controller"],
         )
         emulation.bring_up(lambda text: reports.send({"progress": text}))
         server = ControlServer(run_dir, emulation)

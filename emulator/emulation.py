@@ -15,6 +15,7 @@ from typing import Any
 
 from mininet.net import Mininet
 
+from controller.routing import Routes
 from emulator import impairments, iperf3, machine_settings
 from emulator.controller_process import ControllerProcess
 from emulator.devices import (
@@ -28,6 +29,7 @@ from emulator.devices import (
 )
 from emulator.errors import ControllerError, NotAFailureTargetError, PortTakenError
 from emulator.flaps import Flaps
+from emulator.foreign_controller import AbsentController, ControllerKind, Relay, chosen_controller
 from emulator.kernel import raise_open_files_limit
 from emulator.load import LoadWatch
 from emulator.mininet_net import mininet_view, run_line
@@ -39,7 +41,7 @@ from emulator.sampler import DEFAULT_INTERVAL_S, LinkSampler
 from emulator.selftest import all_pairs, check_reachability, run_self_test
 from emulator.steady import run_steady_flows
 from topologies.builders import build
-from topologies.model import FabricSpec, Link, LinkKind, SwitchKind
+from topologies.model import FabricSpec, Failures, Link, LinkKind, SwitchKind
 from topologies.scale import Scale, check_scale
 from workloads.failures import LinkFailure
 from workloads.records import Event, EventKind, RunRecord
@@ -50,6 +52,7 @@ Progress = Callable[[str], None]
 CONTROLLER_TIMEOUT_S = 30.0
 SELF_TEST_TIMEOUT_S = 10.0
 REPAIR_TIMEOUT_S = 30.0
+FOREIGN_REPAIR_TIMEOUT_S = 5.0
 
 
 class Emulation:
@@ -66,7 +69,9 @@ class Emulation:
         openflow_port: int = 6653,
         seed: int = 0,
         local_repair: bool = True,
+        controller: str | None = None,
     ) -> None:
+        self.choice = chosen_controller(controller)
         self.fabric = build(spec)
         check_scale(self.fabric, scale)
         self.scale = scale
@@ -83,7 +88,7 @@ class Emulation:
         self._flaps = Flaps(self.set_link)
         self._devices: Devices | None = None
         self._ovs: OpenVSwitch | None = None
-        self._controller: ControllerProcess | None = None
+        self._controller: ControllerProcess | AbsentController | None = None
         self._net: Mininet | None = None
 
     @property
@@ -105,7 +110,7 @@ class Emulation:
         return self._ovs
 
     @property
-    def controller(self) -> ControllerProcess:
+    def controller(self) -> ControllerProcess | AbsentController:
         """The fabric's controller; only after :meth:`bring_up`."""
         assert self._controller is not None
         return self._controller
@@ -118,14 +123,7 @@ class Emulation:
         with ExitStack() as stack:
             stack.enter_context(machine_settings.raised(self._machine_namespace))
             progress("starting the controller")
-            self._controller = ControllerProcess(
-                self.fabric.spec,
-                self._run_dir.path,
-                port=self._port,
-                framework=self._framework,
-                seed=self.seed,
-                local_repair=self.local_repair,
-            )
+            self._controller = self._start_controller()
             kernel_datapath = kernel_datapath_available()
             self._ovs = OpenVSwitch(self._run_dir.ovs_path, kernel_datapath, instances_for(kernel_datapath))
             self._timed("devices", progress, "making namespaces and links", self._create_devices)
@@ -137,6 +135,23 @@ class Emulation:
             self._timed("self-test", progress, "testing every pair", self._test)
         os.environ.update(self._ovs.environment)  # for what is typed into Mininet's shells
         self._net = mininet_view(self.fabric, self.devices)
+
+    def _start_controller(self) -> ControllerProcess | AbsentController:
+        choice = self.choice
+        if choice.kind in (ControllerKind.NONE, ControllerKind.ADDRESS):
+            relay = None
+            if choice.kind is ControllerKind.ADDRESS:
+                relay = Relay(self._port, choice.address, self._machine_namespace)
+            return AbsentController(lambda: self.ovs.with_controller(), relay)
+        return ControllerProcess(
+            self.fabric.spec,
+            self._run_dir.path,
+            port=self._port,
+            framework=self._framework,
+            seed=self.seed,
+            local_repair=self.local_repair,
+            guest=choice.text if choice.kind is ControllerKind.FILE else None,
+        )
 
     def _timed(self, stage: str, progress: Progress, message: str, action: Callable[[], None]) -> None:
         progress(message)
@@ -156,17 +171,23 @@ class Emulation:
         self._devices = create_devices(self.fabric, self.scale)
 
     def _await_listening(self) -> None:
+        if isinstance(self.controller, AbsentController):
+            return
         self.controller.wait_for(
             lambda event: event["event"] == "listening", CONTROLLER_TIMEOUT_S, "the controller does not listen"
         )
 
     def _create_bridges(self) -> None:
-        self.ovs.create_bridges(self.fabric, f"tcp:127.0.0.1:{self._port}")
+        none = self.choice.kind is ControllerKind.NONE
+        self.ovs.create_bridges(self.fabric, None if none else f"tcp:127.0.0.1:{self._port}")
 
     def _shape(self) -> None:
         shape_links(self.devices, self._shapes)
 
     def _await_ready(self) -> None:
+        if self.choice.foreign:
+            self._await_connected()
+            return
         try:
             self.controller.wait_for(
                 lambda event: event["event"] == "ready", CONTROLLER_TIMEOUT_S, "not every switch has its rules"
@@ -177,7 +198,29 @@ class Emulation:
                 raise ControllerError(f"{error}; not connected: {', '.join(sorted(missing)[:8])}") from error
             raise
 
+    def _await_connected(self) -> None:
+        """Wait until a foreign controller has every switch; what it does with them is its own business."""
+        if self.choice.kind is ControllerKind.NONE:
+            return
+        deadline = time.monotonic() + CONTROLLER_TIMEOUT_S
+        pause = threading.Event()
+        everyone = {switch.id for switch in self.fabric.switches}
+        while missing := everyone - self.ovs.with_controller():
+            if isinstance(self.controller, ControllerProcess):
+                self.controller.check_alive()
+            if time.monotonic() > deadline:
+                raise ControllerError(
+                    f"the controller has not taken {len(missing)} of {len(everyone)} switches within "
+                    f"{CONTROLLER_TIMEOUT_S:g} s: {', '.join(sorted(missing)[:8])}"
+                )
+            pause.wait(0.1)
+
     def _test(self) -> None:
+        if self.choice.foreign:
+            timeout_s = 0.5 if self.choice.kind is ControllerKind.NONE else SELF_TEST_TIMEOUT_S
+            outcome = check_reachability(self.devices.namespaces, all_pairs(self.fabric), timeout_s)
+            self.self_test = f"{outcome.reached} of {outcome.tested} ordered pairs reach each other"
+            return
         self.self_test = run_self_test(self.fabric, self.devices.namespaces, SELF_TEST_TIMEOUT_S)
 
     def target(self, link_id: str) -> Link:
@@ -304,6 +347,9 @@ class Emulation:
             changed_s = time.clock_gettime(time.CLOCK_MONOTONIC)
             set_link_up(self.devices, link, up)
             set_s = time.clock_gettime(time.CLOCK_MONOTONIC) - changed_s
+            if self.choice.foreign:
+                result = {"link": link_id, "up": up, "changed": True, "changed_s": changed_s, "set_s": set_s}
+                return {**result, **self._await_traffic(changed_s)}
             detected = self.controller.wait_for(
                 lambda event: event["event"] == ("link-up" if up else "link-down") and event["link"] == link_id,
                 REPAIR_TIMEOUT_S,
@@ -331,6 +377,20 @@ class Emulation:
             "rules_deleted": sum(event["rules_deleted"] for event in repairs),
         }
 
+    def _await_traffic(self, changed_s: float) -> dict[str, Any]:
+        """How a foreign controller does after a change: which pairs that are joined get through, and when all did."""
+        down = Failures(links=frozenset(self.links_down()))
+        cut_off = set(Routes(self.fabric, down).partitioned())
+        joined = [pair for pair in all_pairs(self.fabric) if pair not in cut_off]
+        outcome = check_reachability(self.devices.namespaces, joined, FOREIGN_REPAIR_TIMEOUT_S)
+        took_s = time.clock_gettime(time.CLOCK_MONOTONIC) - changed_s
+        return {
+            "expected_pairs": outcome.tested,
+            "reached_pairs": outcome.reached,
+            "unreachable": [[src.id, dst.id] for src, dst in outcome.unreachable],
+            "traffic_back_s": None if outcome.unreachable else took_s,
+        }
+
     def links_down(self) -> list[str]:
         """Ids of the links that the kernel says are down, sorted."""
         states = links_up(self.devices, self.fabric.failure_targets())
@@ -347,6 +407,7 @@ class Emulation:
             "datapath": "kernel" if self.ovs.kernel_datapath else "userspace",
             "open_vswitch": self.ovs.version,
             "controller": "running" if self.controller.alive() else "ended",
+            "controller_kind": self.choice.kind.value,
             "seed": self.seed,
             "local_repair": self.local_repair,
             "self_test": self.self_test,

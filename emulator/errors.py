@@ -55,6 +55,12 @@ class OpenVSwitchError(EmulatorError):
     """Open vSwitch could not be started or did not do what was asked."""
 
 
+class ControllerChoiceError(EmulatorError, ValueError):
+    """What was given as the fabric's controller is none."""
+
+    exit_code = 2
+
+
 class ControllerError(EmulatorError):
     """The controller could not be started, or ended, or did not reach every switch."""
 

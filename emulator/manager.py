@@ -19,6 +19,7 @@ from typing import Any
 from pyroute2 import netns
 
 from emulator.errors import CapacityError, EmulatorError, FabricExistsError, NoSuchFabricError, NotRootError
+from emulator.foreign_controller import ControllerChoice, chosen_controller
 from emulator.iperf3 import version as iperf3_version
 from emulator.kernel import open_network_namespace, process_start_ticks
 from emulator.machine_settings import restore
@@ -191,6 +192,7 @@ def up(
     openflow_port: int = DEFAULT_OPENFLOW_PORT,
     seed: int = 0,
     local_repair: bool = True,
+    controller: str | None = None,
 ) -> RunningFabric:
     """Start a fabric in the background and return when it has passed its self-test.
 
@@ -206,6 +208,7 @@ def up(
     scale = scale or default_scale(fabric)
     check_scale(fabric, scale)
     check_tools()
+    choice = chosen_controller(controller)
     iperf3_version()
     run_dir = RunDir(name)
     with run_dir.locked():
@@ -218,7 +221,9 @@ def up(
         _clear(run_dir)
         try:
             run_dir.create()
-            return _start(run_dir, fabric, scale, progress, timeout_s, framework, openflow_port, seed, local_repair)
+            return _start(
+                run_dir, fabric, scale, progress, timeout_s, framework, openflow_port, seed, local_repair, choice
+            )
         except OSError as error:
             _clear(run_dir)
             raise CapacityError(f"the fabric's run directory {run_dir.path} cannot be written: {error}") from error
@@ -234,6 +239,7 @@ def _start(
     openflow_port: int,
     seed: int,
     local_repair: bool,
+    choice: ControllerChoice,
 ) -> RunningFabric:
     order = {
         "name": run_dir.name,
@@ -243,6 +249,7 @@ def _start(
         "openflow_port": openflow_port,
         "seed": seed,
         "local_repair": local_repair,
+        "controller": choice.text or choice.kind.value,
     }
     root = Path(__file__).resolve().parent.parent
     process = subprocess.Popen(

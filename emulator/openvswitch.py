@@ -126,10 +126,10 @@ class OpenVSwitch:
                 command.append("--enable-dummy")
             self._switches.append(self._spawn(f"ovs-vswitchd{number}", command))
 
-    def create_bridges(self, fabric: Fabric, controller: str) -> None:
+    def create_bridges(self, fabric: Fabric, controller: str | None) -> None:
         """Make all switches of ``fabric`` with their ports, one transaction per process, and check the port numbers.
 
-        ``controller`` is an OpenFlow target such as ``tcp:127.0.0.1:6653``.
+        ``controller`` is an OpenFlow target such as ``tcp:127.0.0.1:6653``; None for none.
         """
         ports: dict[str, list[tuple[str, int]]] = {switch.id: [] for switch in fabric.switches}
         for switch_id, port in sorted(fabric.link_by_port):
@@ -146,7 +146,11 @@ class OpenVSwitch:
                 one.result()
 
     def _create_part(
-        self, number: int, switches: Sequence[Switch], ports: Mapping[str, Sequence[tuple[str, int]]], controller: str
+        self,
+        number: int,
+        switches: Sequence[Switch],
+        ports: Mapping[str, Sequence[tuple[str, int]]],
+        controller: str | None,
     ) -> None:
         words: list[str] = []
         for switch in switches:
@@ -154,10 +158,11 @@ class OpenVSwitch:
             words += ["--", "add-br", bridge, "--", "set", "Bridge", bridge, "fail_mode=secure",
                       f"datapath_type={self.datapath_type}", "protocols=OpenFlow13",
                       f"other_config:datapath-id={switch.dpid:016x}", "other_config:disable-in-band=true",
-                      f"other_config:dp-desc={bridge}", "--", f"--id=@{bridge}", "create", "Controller",
-                      f"target=\"{controller}\"", f"max_backoff={MAX_BACKOFF_MS}",
-                      f"inactivity_probe={INACTIVITY_PROBE_MS}", "--", "set", "Bridge", bridge,
-                      f"controller=@{bridge}"]  # fmt: skip
+                      f"other_config:dp-desc={bridge}"]  # fmt: skip
+            if controller is not None:
+                words += ["--", f"--id=@{bridge}", "create", "Controller", f"target=\"{controller}\"",
+                          f"max_backoff={MAX_BACKOFF_MS}", f"inactivity_probe={INACTIVITY_PROBE_MS}",
+                          "--", "set", "Bridge", bridge, f"controller=@{bridge}"]  # fmt: skip
             for name, port in ports[bridge]:
                 words += ["--", "add-port", bridge, name, "--", "set", "Interface", name, f"ofport_request={port}"]
         self._vsctl(number, "--timeout=60", *words)
@@ -172,6 +177,17 @@ class OpenVSwitch:
             if given != str(port):
                 reason = error if error not in ("", "[]") else f"it gave {given}"
                 raise OpenVSwitchError(f"Open vSwitch did not give port {name} the number {port}: {reason}")
+
+    def with_controller(self) -> set[str]:
+        """Ids of the switches that are connected to a controller."""
+        found: set[str] = set()
+        bare = ("--format=csv", "--no-headings")
+        for number in range(self._instances):
+            bridges = self._vsctl(number, *bare, "--columns=name,controller", "list", "Bridge")
+            states = self._vsctl(number, *bare, "--columns=_uuid,is_connected", "list", "Controller")
+            connected = {row[0] for row in csv.reader(io.StringIO(states)) if row and row[-1] == "true"}
+            found.update(row[0] for row in csv.reader(io.StringIO(bridges)) if row and row[-1].strip("[]") in connected)
+        return found
 
     def ofctl(self, *words: str) -> str:
         """Run ovs-ofctl (OpenFlow 1.3); its output. Raises OpenVSwitchError with its message."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Protocol
 
 from workloads.errors import CollectiveError
@@ -184,21 +184,30 @@ def _one(block: int) -> range:
     return range(block, block + 1)
 
 
+def _aligned(n: int, local: int) -> list[int]:
+    """The order of a ring that keeps to its rails: in every second domain of ``local`` positions it runs backwards."""
+    domains = [range(first, min(first + local, n)) for first in range(0, n, local)]
+    return [one for turn, domain in enumerate(domains) for one in (reversed(domain) if turn % 2 else domain)]
+
+
 def _ring_all_reduce(plan: _Plan, n: int, local: int) -> None:
+    members = _aligned(n, local)
     plan.stage(REDUCE_SCATTER)
-    plan.ring(range(n), _one, 0, True)  # rank i ends with the sum of part i+1
+    plan.ring(members, _one, 0, True)  # the i-th member ends with the sum of part i+1
     plan.stage(ALL_GATHER)
-    plan.ring(range(n), _one, 1, False)
+    plan.ring(members, _one, 1, False)
 
 
 def _ring_reduce_scatter(plan: _Plan, n: int, local: int) -> None:
+    members = _aligned(n, local)
     plan.stage(REDUCE_SCATTER)
-    plan.ring(range(n), _one, -1, True)
+    plan.ring(members, lambda part: _one(members[part]), -1, True)
 
 
 def _ring_all_gather(plan: _Plan, n: int, local: int) -> None:
+    members = _aligned(n, local)
     plan.stage(ALL_GATHER)
-    plan.ring(range(n), _one, 0, False)
+    plan.ring(members, lambda part: _one(members[part]), 0, False)
 
 
 def _direct_reduce_scatter(plan: _Plan, n: int, local: int) -> None:
@@ -309,15 +318,16 @@ def _upwards(parents: Sequence[int]) -> list[int]:
 def _chain_broadcast(plan: _Plan, n: int, local: int) -> None:
     plan.stage(BROADCAST)
     for chunk in range(plan.chunks):
-        for src in range(n - 1):
-            plan.send(src, src + 1, _one(chunk))
+        for src, dst in pairwise(_aligned(n, local)):
+            plan.send(src, dst, _one(chunk))
 
 
 def _chain_reduce(plan: _Plan, n: int, local: int) -> None:
+    members = _aligned(n, local)
     plan.stage(REDUCE)
     for chunk in range(plan.chunks):
-        for src in range(1, n):
-            plan.send(src, (src + 1) % n, _one(chunk), reduces=True)
+        for src, dst in pairwise((*members[1:], members[0])):
+            plan.send(src, dst, _one(chunk), reduces=True)
 
 
 def _direct_all_to_all(plan: _Plan, n: int, local: int) -> None:
@@ -464,7 +474,7 @@ def check_shape(collective: str, algorithm: str, n: int, size_bytes: int, local:
         raise CollectiveError(f"a send-recv is between 2 ranks, source and destination; this group has {n}")
     if n < 2:
         raise CollectiveError(f"a collective needs at least 2 ranks per group; these groups have {n}")
-    if found.needs_local and (local < 1 or n % local):
+    if local < 1 or (found.needs_local and n % local):
         raise CollectiveError(
             f"{algorithm} {collective}: a group of {n} ranks cannot be cut into domains of {local}; "
             "it needs equally many ranks of every domain"
@@ -498,8 +508,9 @@ def sends(collective: str, algorithm: str, n: int, local: int = 1, chunks: int =
 def flows(collective: str, algorithm: str | None, n: int, size_bytes: int, local: int = 1, form: str = BULK) -> Flows:
     """The flows of a collective of ``size_bytes`` (in nccl-tests' sense) among positions 0 to n-1.
 
-    ``local`` is the number of consecutive positions that share a domain, for algorithms that need it. Raises
-    CollectiveError for an unknown collective, algorithm or form, and for sizes and groups that it can't be made with.
+    ``local`` is the number of consecutive positions that share a domain: algorithms with a phase in the domain need
+    it, and rings keep to their rails by it. Raises CollectiveError for an unknown collective, algorithm or form, and
+    for sizes and groups that it can't be made with.
     """
     name, found = find_algorithm(collective, algorithm)
     check_shape(collective, name, n, size_bytes, local)

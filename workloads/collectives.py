@@ -71,10 +71,11 @@ def collective(
     """A collective of ``size_bytes``, in the sense of nccl-tests, by every group at the same time.
 
     ``kind`` and ``algorithm`` are those of :data:`workloads.algorithms.ALGORITHMS`; None is the first one there.
-    ``local`` is the number of consecutive members of a group that share a domain, for algorithms that need it;
-    :func:`by_domain` orders groups so. ``root`` is the position in every group of the root of a broadcast or reduce.
-    ``ranks`` is the number of ranks of the fabric. Raises CollectiveError for groups that are empty, unequal or
-    overlapping, and for sizes and groups that the algorithm can't be made with.
+    ``local`` is the number of consecutive members of a group that share a domain: algorithms with a phase in the
+    domain need it, and rings keep to their rails by it; :func:`by_domain` orders groups so. ``root`` is the position
+    in every group of the root of a broadcast or reduce. ``ranks`` is the number of ranks of the fabric. Raises
+    CollectiveError for groups that are empty, unequal or overlapping, and for sizes and groups that the algorithm
+    can't be made with.
     """
     n = check_groups(groups, size_bytes, ranks, kind, algorithm, local)
     if not 0 <= root < n:

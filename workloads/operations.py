@@ -71,7 +71,7 @@ class Call:
 
     ``collective`` empty: it only computes. ``size_bytes`` is in the sense of nccl-tests; an uneven all-to-all has
     ``splits`` in its place, bytes from each member to each. ``local`` is the number of consecutive members that share a
-    domain, for algorithms that need it.
+    domain: algorithms with a phase in the domain need it, and rings keep to their rails by it.
     """
 
     family: Family

@@ -20,10 +20,12 @@ from workloads.algorithms import (
     ALL_REDUCE,
     ALL_TO_ALL,
     BULK,
+    DIRECT,
     HIERARCHICAL,
     REDUCE_SCATTER,
     RING,
     SEND_RECV,
+    TWO_PHASE,
     find_algorithm,
     shared,
 )
@@ -50,7 +52,8 @@ class Plan:
     ``micro_batch`` sequences are in a micro-batch, ``micro_batches`` of which each data-parallel copy runs. Gradients
     leave in ``buckets`` per chunk, each as soon as the last backward pass is through its layers. ``recompute`` runs the
     forward pass of a layer again before its backward pass. ``value_bytes`` and ``gradient_bytes`` are the bytes of an
-    element. ``gpu_tflops`` is the peak of a GPU, ``utilisation`` the share of it that matrix products reach.
+    element. ``gpu_tflops`` is the peak of a GPU, ``utilisation`` the share of it that matrix products reach. The
+    algorithms are those of all-reduce (``tp_``, ``dp_``) and all-to-all (``ep_``).
     """
 
     tp: int = 1
@@ -71,6 +74,7 @@ class Plan:
     utilisation: float = 0.5
     tp_algorithm: str = RING
     dp_algorithm: str = RING
+    ep_algorithm: str = DIRECT
 
     @property
     def ranks(self) -> int:
@@ -155,6 +159,7 @@ def check_plan(model: Model, plan: Plan, ranks: int, domain_size: int) -> None:
             raise PlanError(sentence)
     for algorithm in (plan.tp_algorithm, plan.dp_algorithm):
         find_algorithm(ALL_REDUCE, algorithm)
+    find_algorithm(ALL_TO_ALL, plan.ep_algorithm)
 
 
 class _Grid:
@@ -169,6 +174,7 @@ class _Grid:
             apart *= counts[axis]
         self._plan = plan
         self._domain_size = domain_size
+        self._locals: dict[tuple[Family, str], int] = {}
 
     def _axis(self, name: str) -> Axis:
         return {TP: self._plan.tp, DP: self._plan.dp}[name], self._apart[name]
@@ -199,11 +205,18 @@ class _Grid:
         pair = (2, (other - stage) * self._apart[PP])
         return Family(name, (pair,), (self._axis(DP), self._axis(TP)), self._first(stage))
 
-    def local(self, family: Family) -> int:
+    def local(self, family: Family, algorithm: str) -> int:
         """How many consecutive members of every group share a domain, on the same rails in every domain.
 
-        Raises PlanError where that is not the same throughout.
+        Where that is not the same throughout, a ring takes its members as they come (1), and PlanError is raised for
+        algorithms with a phase in the domain.
         """
+        key = family, algorithm
+        if key not in self._locals:
+            self._locals[key] = self._found_local(family, algorithm)
+        return self._locals[key]
+
+    def _found_local(self, family: Family, algorithm: str) -> int:
         size, n = self._domain_size, family.group_size
         found = set()
         for members in family.groups():
@@ -212,12 +225,14 @@ class _Grid:
             rails = {tuple(rank % size for rank in run) for run in runs}
             apart = len({rank // size for rank in members}) == len(runs)
             found.add(local if len(rails) == 1 and apart else 0)
-        if len(found) > 1 or 0 in found:
+        if len(found) == 1 and 0 not in found:
+            return found.pop()
+        if algorithm in (HIERARCHICAL, TWO_PHASE):
             raise PlanError(
-                f"the {n} copies of DP {self._plan.dp} in order {self._plan.order} do not lie alike in domains of "
-                f"{size} GPUs, as a hierarchical dp_algorithm needs; change the order, DP or the algorithm"
+                f"the {n} ranks of a {family.name} group in order {self._plan.order} do not lie alike in domains of "
+                f"{size} GPUs, as the algorithm '{algorithm}' needs; change the order, the size or the algorithm"
             )
-        return found.pop()
+        return 1
 
 
 class _Making:
@@ -261,7 +276,7 @@ class _Making:
         family, size, algorithm = self.grid.tensor(stage), self.activation_bytes, self.plan.tp_algorithm
         if not self.plan.sequence_parallel or self.plan.tp == 1:
             return [Call(family, ALL_REDUCE, size, compute_s, algorithm)]
-        ring = RING if algorithm != "direct" else algorithm
+        ring = RING if algorithm != DIRECT else algorithm
         gather = Call(family, ALL_GATHER, size, 0.0, ring)
         scatter = Call(family, REDUCE_SCATTER, size, compute_s, ring)
         # The weights' gradient needs the whole input, of which only the own part was kept: it is gathered again.
@@ -300,12 +315,14 @@ class _Making:
             largest = max(shares) * plan.ep
         back = tuple(zip(*splits, strict=True))
         expert_s = cost * largest * self._s(model.expert_flops(self.tokens))
-        calls = [Call(family, ALL_TO_ALL, size, dense_s, splits=splits)]
+        local = self.grid.local(family, plan.ep_algorithm)
+        out = Call(family, ALL_TO_ALL, size, dense_s, plan.ep_algorithm, local, splits)
+        calls = [out]
         if plan.tp > 1:
             calls.append(Call(tensor, ALL_GATHER, size * plan.tp))
             calls.append(Call(tensor, REDUCE_SCATTER, size * plan.tp, expert_s))
             expert_s = 0.0
-        calls.append(Call(family, ALL_TO_ALL, size, expert_s, splits=back))
+        calls.append(replace(out, delay_s=expert_s, splits=back))
         return calls
 
     def pass_layers(self, stage: int, layers: Sequence[int], backward: bool, step: int, after: Sequence[int]) -> int:
@@ -353,9 +370,8 @@ class _Making:
             if n > 1 and params:
                 size = max(n, math.ceil(params / plan.tp) * element_bytes)
                 whole = kind == ALL_REDUCE
-                algorithm = plan.dp_algorithm if whole or plan.dp_algorithm == "direct" else RING
-                local = grid.local(family) if algorithm == HIERARCHICAL else 1
-                calls.append(Call(family, kind, size, 0.0, algorithm, local))
+                algorithm = plan.dp_algorithm if whole or plan.dp_algorithm == DIRECT else RING
+                calls.append(Call(family, kind, size, 0.0, algorithm, grid.local(family, plan.dp_algorithm)))
         return calls
 
     def end_params(self, stage: int, chunk: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from experiments.figures import completion_figure, fabric_figure, figure_bytes, throughput_figure
+from experiments.figures import completion_figure, fabric_figure, figure_bytes, matrix_figure, throughput_figure
 from experiments.report import FabricView, Report, RunFigures, render
 from tests.experiments.cases import made, small
 from topologies.builders import build, preset_spec
@@ -130,3 +130,23 @@ def test_the_report_is_one_file_that_escapes_what_it_is_given() -> None:
     assert "http" not in text
     for needed in ("400 Gbit/s", "20 Mbit/s", "bytes while down", "How to run it again", "Provenance", "Slowdown"):
         assert needed in text
+
+
+@pytest.mark.parametrize(("ranks", "rails"), [(16, 4), (256, 8), (1000, 8), (4096, 256), (9, 9)])
+def test_the_matrix_holds_every_byte_and_says_who_talks(ranks: int, rails: int) -> None:
+    pairs = {(rank, (rank + 1) % ranks): 10**6 * (1 + rank % 3) for rank in range(ranks)}
+    figure = matrix_figure(pairs, ranks, rails, "A ring of all ranks")
+    assert_nothing_is_cut(figure)
+    cells = figure.axes[0].images[0].get_array()
+    assert cells.sum() == sum(pairs.values())
+    assert cells.shape[0] <= 256
+    words = " ".join(text for text, _ in drawn(figure)[0])
+    assert f"{ranks / (ranks * (ranks - 1) / 2):.2%} of all pairs talk" in words
+    assert len(figure.axes[0].patches) == (ranks // rails + (ranks % rails > 0) if ranks // rails <= 64 else 0)
+
+
+def test_the_matrix_of_silence_is_empty() -> None:
+    figure = matrix_figure({}, 16, 4, "Nothing")
+    assert_nothing_is_cut(figure)
+    assert not figure.axes[0].images
+    assert figure_bytes(figure, "png") == figure_bytes(matrix_figure({}, 16, 4, "Nothing"), "png")

@@ -33,7 +33,9 @@ SIZES = [2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 16, 17]
 
 
 def locals_of(collective: str, name: str, n: int) -> list[int]:
-    """All cuts of n ranks into domains, for algorithms that care."""
+    """All cuts of n ranks into domains, for algorithms that care; a ring takes any."""
+    if name == "ring":
+        return sorted({1, 2, 3, n})
     return [k for k in range(1, n + 1) if n % k == 0] if ALGORITHMS[collective][name].needs_local else [1]
 
 
@@ -144,6 +146,14 @@ def test_the_hierarchical_all_reduce_is_that_of_its_parts() -> None:
             rail[flow.src] += flow.size_bytes
     assert set(inside.values()) == {2 * (local - 1) * size_bytes // local}
     assert set(rail.values()) == {2 * (domains - 1) * size_bytes // domains // local}
+
+
+def test_a_ring_keeps_to_its_rails() -> None:
+    """With an even number of domains no edge changes both domain and rail."""
+    for collective in ("all-reduce", "all-gather", "reduce-scatter"):
+        for flow in flows(collective, "ring", 24, 24_000, 4).flows:
+            same_domain, same_rail = flow.src // 4 == flow.dst // 4, flow.src % 4 == flow.dst % 4
+            assert same_domain != same_rail
 
 
 def test_the_two_phase_all_to_all_stays_on_nvlink_and_rails() -> None:

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,3 +120,11 @@ def test_bad_delays_are_refused() -> None:
     for delay_s in (-1.0, float("inf"), True):
         with pytest.raises(ScheduleError, match="transfer 0: delay_s is"):
             schedule(Transfer(0, 0, 1, 10, (), TAG, delay_s))
+
+
+def test_the_example_of_the_documents_can_be_read() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+    example = page.split("```json\n")[1].split("```")[0]
+    found = Schedule.from_dict(json.loads(example))
+    assert found.transfers[1].delay_s == 0.001
+    assert found.computations[0].after == (1,)

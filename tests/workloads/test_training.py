@@ -188,6 +188,16 @@ def test_experts_exchange_every_token_top_k_times() -> None:
     assert total(found, "dp", "all-reduce").size_bytes == 2 * (MOE.params - 6 * 8 * MOE.expert_matrices - 512)
 
 
+def test_two_phase_experts_leave_no_traffic_across_rails() -> None:
+    plan = Plan(dp=16, ep=16)
+    model = dataclasses.replace(MOE, experts=16)
+    direct = iteration(model, plan, load=ExpertLoad("zipf"))
+    assert ways(direct.bytes_by_pair(["ep"]), 8).across_rails > 0
+    shuffled = iteration(model, dataclasses.replace(plan, ep_algorithm="two-phase"), load=ExpertLoad("zipf"))
+    assert ways(shuffled.bytes_by_pair(["ep"]), 8).across_rails == 0
+    assert total(shuffled, "ep", "all-to-all").size_bytes == total(direct, "ep", "all-to-all").size_bytes
+
+
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_load_keeps_the_tokens(pattern: str) -> None:
     """What leaves a rank comes back to it, whatever the load; only a hot rank receives more than it sends."""
@@ -221,6 +231,11 @@ def test_rank_order_decides_what_runs_on_nvlink() -> None:
         assert sum(turned.bytes_by_pair([name]).values()) == sum(megatron.bytes_by_pair([name]).values())
 
 
+def test_data_parallel_rings_keep_to_rails() -> None:
+    found = iteration(SMALL, Plan(tp=2, dp=16), domain_size=8)  # four copies a domain, four domains
+    assert ways(found.bytes_by_pair(), 8).across_rails == 0
+
+
 def test_hierarchical_data_parallelism_keeps_to_rails() -> None:
     plan = Plan(tp=2, dp=8, dp_algorithm="hierarchical")
     found = iteration(SMALL, plan, domain_size=8)  # four copies a domain, two domains
@@ -241,6 +256,7 @@ def test_any_plan_that_is_accepted_can_be_expanded(data: st.DataObject) -> None:
         order=draw(st.sampled_from(["tp-dp-pp", "tp-pp-dp", "pp-dp-tp"])), buckets=draw(st.sampled_from([1, 3])),
         recompute=draw(st.booleans()), tp_algorithm=draw(st.sampled_from(["ring", "direct", "double binary tree"])),
         dp_algorithm=draw(st.sampled_from(["ring", "hierarchical", "direct"])),
+        ep_algorithm=draw(st.sampled_from(["direct", "two-phase"])),
     )  # fmt: skip
     load = ExpertLoad(draw(st.sampled_from(list(PATTERNS))))
     form = draw(st.sampled_from(["bulk", "stepwise"]))
@@ -298,7 +314,12 @@ def test_small_iterations_run_to_the_end() -> None:
         (SMALL, Plan(utilisation=0.0), 1, "utilisation is 0.0"),
         (SMALL, Plan(gpu_tflops=-1.0), 1, "gpu_tflops is -1.0"),
         (SMALL, Plan(tp_algorithm="hierarchical"), 1, "use another tp_algorithm"),
-        (SMALL, Plan(tp=2, dp=6, dp_algorithm="hierarchical"), 12, "the 6 copies of DP 6 in order tp-dp-pp do not lie"),
+        (
+            SMALL,
+            Plan(tp=2, dp=6, dp_algorithm="hierarchical"),
+            12,
+            "the 6 ranks of a dp group in order tp-dp-pp do not",
+        ),
         (SMALL, Plan(micro_batches=0), 1, "micro_batches is 0; it must be a whole number"),
     ],
 )

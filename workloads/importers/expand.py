@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
-from workloads.algorithms import shared
+from workloads.algorithms import shared, uneven_flows
 from workloads.collectives import COLLECTIVES
 from workloads.importers.errors import ExpansionError, RankCountError, UnknownSizeError
 from workloads.importers.model import Kind, Members, Operation, Workload
@@ -167,8 +168,6 @@ class _Making:
         for phase, sends in enumerate(phases):
             first = len(self.transfers)
             for source, destination, size_bytes, step in sends:
-                if not size_bytes:
-                    continue
                 tag = Tag(step, operation.kind.value, group, phase)
                 number_of = len(self.transfers)
                 self.transfers.append(
@@ -198,13 +197,10 @@ def _phases(operation: Operation, ranks: int) -> tuple[_SENDS, ...]:
     if operation.kind is Kind.SEND_RECV:
         return (((0, 1, size, operation.kind.value),),)
     if _uneven(operation):
-        matrix = pair_bytes(operation)
+        flows = uneven_flows(pair_bytes(operation)).flows
         return tuple(
-            tuple(
-                (source, (source + shift) % n, matrix[source][(source + shift) % n], operation.kind.value)
-                for source in range(n)
-            )
-            for shift in range(1, n)
+            tuple((flow.src, flow.dst, flow.size_bytes, flow.operation) for flow in phase)
+            for _, phase in groupby(flows, key=lambda flow: flow.phase)
         )
     # The collective over positions 0 to n-1 gives the pattern for every group.
     made = COLLECTIVES[operation.kind.value]({"": range(n)}, size, max(n, 2))
