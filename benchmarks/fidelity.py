@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import sys
 from typing import Any
@@ -21,6 +22,7 @@ from topologies.scale import default_scale
 
 SHAPES = {16: (4, 4), 64: (8, 8), 256: (32, 8)}
 NAME = "fidelity"
+HOST_LINK = re.compile(r"d\d+r\d+-s\d+r\d+\Z")
 
 
 def patterns(fabric: Fabric) -> dict[str, list[tuple[int, int]]]:
@@ -78,7 +80,7 @@ def measure(fabric: Fabric, wanted: list[str], window_s: float, repeats: int) ->
 
 def paths_between(paths: Any, src: int, dst: int) -> list[str]:
     """Links between switches on a path (the host links at its ends are not among them)."""
-    return [link_id for link_id in paths(src, dst) if "-s" not in link_id]
+    return [link_id for link_id in paths(src, dst) if not HOST_LINK.match(link_id)]
 
 
 def main() -> None:

@@ -22,7 +22,6 @@ def test_an_overloaded_machine_is_seen_and_the_run_is_marked():
     hogs = [multiprocessing.Process(target=spin, args=(60,), daemon=True) for _ in range(12)]
     with fabric("hogs", domains=4, rails=4) as running:
         schedule = ring_all_reduce(rail_rings(running.fabric), 48 << 20, 16)
-        calm = running.run(schedule)
         for hog in hogs:
             hog.start()
         try:
@@ -31,7 +30,6 @@ def test_an_overloaded_machine_is_seen_and_the_run_is_marked():
             for hog in hogs:
                 hog.kill()
                 hog.join()
-    assert calm.faithful, calm.notes
     assert not busy.faithful, busy.notes
     assert any(note.startswith("overloaded: the switches had to wait for a core") for note in busy.notes)
 
