@@ -28,6 +28,7 @@ from topologies.scale import DEFAULT_TIME, Scale, check_scale, default_scale
     "--controller", metavar="WHO", help="none, HOST:PORT, or a Ryu or os-ken application's .py file.  [default: ours]"
 )
 @click.option("--no-local-repair", is_flag=True, help="Let the controller alone repair failures.")
+@click.option("--bfd", is_flag=True, help="Probe every link, so that one that swallows packets is noticed; costs CPU.")
 @click.option("--timeout", "timeout_s", default=120.0, show_default=True, help="Seconds until a start is given up.")
 @json_option
 def command(
@@ -38,6 +39,7 @@ def command(
     openflow_port: int,
     controller: str | None,
     no_local_repair: bool,
+    bfd: bool,
     timeout_s: float,
     as_json: bool,
     **fabric: Any,
@@ -68,6 +70,7 @@ def command(
             openflow_port=openflow_port,
             local_repair=not no_local_repair,
             controller=controller,
+            bfd=bfd,
         )
     status = running.status()
     calibration = stored()

@@ -102,6 +102,10 @@ class ControllerProcess:
         """Whether the controller still runs."""
         return self._process.poll() is None
 
+    def wait(self) -> None:
+        """Wait until it has ended."""
+        self._process.wait()
+
     def check_alive(self) -> None:
         """Raise ControllerError with its last words if it has ended."""
         if not self.alive():

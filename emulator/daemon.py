@@ -195,6 +195,7 @@ def _emulate(
             seed=order["seed"],
             local_repair=order["local_repair"],
             controller=order["controller"],
+            bfd=order["bfd"],
         )
         emulation.bring_up(lambda text: reports.send({"progress": text}))
         server = ControlServer(run_dir, emulation)

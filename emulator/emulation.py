@@ -70,8 +70,10 @@ class Emulation:
         seed: int = 0,
         local_repair: bool = True,
         controller: str | None = None,
+        bfd: bool = False,
     ) -> None:
         self.choice = chosen_controller(controller)
+        self.bfd = bfd
         self.fabric = build(spec)
         check_scale(self.fabric, scale)
         self.scale = scale
@@ -153,6 +155,23 @@ class Emulation:
             guest=choice.text if choice.kind is ControllerKind.FILE else None,
         )
 
+    def start_controller_again(self) -> None:
+        """Start a controller in the place of one that has ended, and wait until every switch is as it should be."""
+        started = threading.Event()
+
+        def keep() -> None:
+            # The kernel ends the controller with the thread that started it, so this one stays.
+            controller = self._controller = self._start_controller()
+            started.set()
+            if isinstance(controller, ControllerProcess):
+                controller.wait()
+
+        threading.Thread(target=keep, name="controller-keeper", daemon=True).start()
+        if not started.wait(CONTROLLER_TIMEOUT_S):
+            raise ControllerError(f"no controller could be started again within {CONTROLLER_TIMEOUT_S:g} s")
+        self._await_listening()
+        self._await_ready()
+
     def _timed(self, stage: str, progress: Progress, message: str, action: Callable[[], None]) -> None:
         progress(message)
         started_s = time.monotonic()
@@ -179,7 +198,7 @@ class Emulation:
 
     def _create_bridges(self) -> None:
         none = self.choice.kind is ControllerKind.NONE
-        self.ovs.create_bridges(self.fabric, None if none else f"tcp:127.0.0.1:{self._port}")
+        self.ovs.create_bridges(self.fabric, None if none else f"tcp:127.0.0.1:{self._port}", self.bfd)
 
     def _shape(self) -> None:
         shape_links(self.devices, self._shapes)
@@ -410,6 +429,7 @@ class Emulation:
             "controller_kind": self.choice.kind.value,
             "seed": self.seed,
             "local_repair": self.local_repair,
+            "bfd": self.bfd,
             "self_test": self.self_test,
             "stages_s": self.stages_s,
         }

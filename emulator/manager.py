@@ -123,6 +123,17 @@ class RunningFabric:
         request = {"verb": "steady", "pairs": [list(pair) for pair in pairs], "window_s": window_s}
         return dict(self._request(request))
 
+    def events(self) -> list[dict[str, Any]]:
+        """The events of the fabric's controller, in order."""
+        return list(self._request({"verb": "events"}))
+
+    def measure_absence(
+        self, link_id: str, src: str, dst: str, away_s: float = 1.0, rate_per_s: int = 1000
+    ) -> dict[str, Any]:
+        """Kill the controller, fail a link meanwhile, start another one; what a stream of datagrams saw of it."""
+        request = {"verb": "measure-absence", "link": link_id, "src": src, "dst": dst, "away_s": away_s}
+        return dict(self._request({**request, "rate_per_s": rate_per_s}))
+
     def measure_repair(self, link_id: str, src: str, dst: str, rate_per_s: int = 1000) -> dict[str, Any]:
         """Fail a link and bring it back under a stream of datagrams; what the stream saw, and when who did what."""
         request = {"verb": "measure-repair", "link": link_id, "src": src, "dst": dst, "rate_per_s": rate_per_s}
@@ -193,6 +204,7 @@ def up(
     seed: int = 0,
     local_repair: bool = True,
     controller: str | None = None,
+    bfd: bool = False,
 ) -> RunningFabric:
     """Start a fabric in the background and return when it has passed its self-test.
 
@@ -222,7 +234,7 @@ def up(
         try:
             run_dir.create()
             return _start(
-                run_dir, fabric, scale, progress, timeout_s, framework, openflow_port, seed, local_repair, choice
+                run_dir, fabric, scale, progress, timeout_s, framework, openflow_port, seed, local_repair, choice, bfd
             )
         except OSError as error:
             _clear(run_dir)
@@ -240,6 +252,7 @@ def _start(
     seed: int,
     local_repair: bool,
     choice: ControllerChoice,
+    bfd: bool,
 ) -> RunningFabric:
     order = {
         "name": run_dir.name,
@@ -250,6 +263,7 @@ def _start(
         "seed": seed,
         "local_repair": local_repair,
         "controller": choice.text or choice.kind.value,
+        "bfd": bfd,
     }
     root = Path(__file__).resolve().parent.parent
     process = subprocess.Popen(

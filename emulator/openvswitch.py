@@ -22,13 +22,15 @@ from emulator.errors import CapacityError, MissingToolError, OpenVSwitchError
 from emulator.kernel import die_with_parent
 from emulator.names import interface_name
 from emulator.processes import end
-from topologies.model import Fabric, Switch, SwitchKind
+from topologies.model import Fabric, LinkKind, Switch, SwitchKind
 
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 TOOLS = ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl", "ovs-appctl")
 MAX_BACKOFF_MS = 1000
 DEATH_CHECK_S = 0.25
 INACTIVITY_PROBE_MS = 5000
+BFD_INTERVAL_MS = 200
+"""A link is given up after three of them without a probe."""
 
 
 def check_tools() -> None:
@@ -85,6 +87,7 @@ class OpenVSwitch:
         self.version = ""
         self._instances = instances
         self._instance_of: dict[str, int] = {}
+        self._probed: set[str] = set()
         self._servers: list[subprocess.Popen[bytes]] = []
         self._switches: list[subprocess.Popen[bytes]] = []
 
@@ -126,12 +129,18 @@ class OpenVSwitch:
                 command.append("--enable-dummy")
             self._switches.append(self._spawn(f"ovs-vswitchd{number}", command))
 
-    def create_bridges(self, fabric: Fabric, controller: str | None) -> None:
+    def create_bridges(self, fabric: Fabric, controller: str | None, bfd: bool = False) -> None:
         """Make all switches of ``fabric`` with their ports, one transaction per process, and check the port numbers.
 
         ``controller`` is an OpenFlow target such as ``tcp:127.0.0.1:6653``; None for none.
+        With ``bfd`` both ends of every link between switches probe it, so that a link that swallows packets is noticed.
         """
         ports: dict[str, list[tuple[str, int]]] = {switch.id: [] for switch in fabric.switches}
+        self._probed = {
+            interface_name(switch_id, port)
+            for (switch_id, port), link in fabric.link_by_port.items()
+            if bfd and link.kind is not LinkKind.HOST
+        }
         for switch_id, port in sorted(fabric.link_by_port):
             ports[switch_id].append((interface_name(switch_id, port), port))
         parts = deal_out(fabric.switches, self._instances)
@@ -165,6 +174,8 @@ class OpenVSwitch:
                           "--", "set", "Bridge", bridge, f"controller=@{bridge}"]  # fmt: skip
             for name, port in ports[bridge]:
                 words += ["--", "add-port", bridge, name, "--", "set", "Interface", name, f"ofport_request={port}"]
+                if name in self._probed:
+                    words += ["bfd:enable=true", f"bfd:min_tx={BFD_INTERVAL_MS}", f"bfd:min_rx={BFD_INTERVAL_MS}"]
         self._vsctl(number, "--timeout=60", *words)
         self._check_ports(number, {name: port for switch in switches for name, port in ports[switch.id]})
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from emulator.devices import set_link_up
 from emulator.errors import EmulatorError
 from emulator.kernel import die_with_parent
 from topologies.addresses import ipv4
@@ -66,6 +67,37 @@ class StreamProcess:
             raise EmulatorError(f"the probe stream ended with code {self._process.returncode}")
         seen = json.loads(output)
         return Stream(seen["sent"], tuple((sent, received) for sent, received in seen["arrivals"]))
+
+
+def measure_absence(
+    emulation: Emulation, link_id: str, src_id: str, dst_id: str, away_s: float, rate_per_s: int
+) -> dict[str, Any]:
+    """Kill the controller, fail ``link_id`` while it is away, and start another one ``away_s`` later, under a stream.
+
+    The result has the stream's ``longest_gap_s``, ``sent`` and ``lost``, and ``ready_s``, the seconds that the new
+    controller took to have every switch as it should be. JSON-ready.
+    """
+    link = emulation.target(link_id)
+    src, dst = emulation.fabric.gpu(src_id), emulation.fabric.gpu(dst_id)
+    pause = threading.Event()
+    process = StreamProcess(emulation.devices.namespaces, src, dst, rate_per_s)
+    pause.wait(STEADY_S)
+    emulation.controller.stop()
+    pause.wait(away_s / 2)
+    set_link_up(emulation.devices, link, up=False)
+    pause.wait(away_s / 2)
+    began_s = time.monotonic()
+    emulation.start_controller_again()
+    ready_s = time.monotonic() - began_s
+    pause.wait(STEADY_S)
+    stream = process.stop()
+    gap = stream.longest_gap()
+    return {
+        "longest_gap_s": gap and gap[0],
+        "sent": stream.sent,
+        "lost": stream.sent - len(stream.arrivals),
+        "ready_s": ready_s,
+    }
 
 
 def measure_repair(emulation: Emulation, link_id: str, src_id: str, dst_id: str, rate_per_s: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from emulator.calibrate import measure
 from emulator.emulation import Emulation
 from emulator.errors import EmulatorError
 from emulator.hops import trace_probes
-from emulator.repair_probe import measure_repair
+from emulator.repair_probe import measure_absence, measure_repair
 from emulator.rule_walk import installed, three_paths
 from emulator.rundir import RunDir
 from emulator.wire import error_message, messages, record_to_dict, send
@@ -54,6 +54,10 @@ class ControlServer:
             "steady": self._steady,
             "calibrate": self._calibrate,
             "mininet": lambda request, _progress, _cancelled: emulation.mininet_command(request["line"]),
+            "events": lambda _request, _progress, _cancelled: list(emulation.controller.events),
+            "measure-absence": lambda request, _progress, _cancelled: measure_absence(
+                emulation, request["link"], request["src"], request["dst"], request["away_s"], request["rate_per_s"]
+            ),
             "measure-repair": lambda request, _progress, _cancelled: measure_repair(
                 emulation, request["link"], request["src"], request["dst"], request["rate_per_s"]
             ),
