@@ -109,8 +109,8 @@ def test_two_and_three_failures_before_any_repair(name: str) -> None:
     pool = targets(fabric)
     random_source = random.Random(name)
     pairs = list(combinations(pool, 2))
-    sets = pairs if len(pairs) <= 60 else random_source.sample(pairs, 60)
-    sets += [tuple(random_source.sample(pool, 3)) for _ in range(40)]
+    sets = pairs if len(pairs) <= 30 else random_source.sample(pairs, 30)
+    sets += [tuple(random_source.sample(pool, 3)) for _ in range(20)]
     for policy in policies(fabric):
         for links in sets:
             fake = healthy_fabric(fabric, policy)

@@ -15,7 +15,7 @@ from controller.policy import RoutingPolicy
 from controller.routing import Routes
 from tests.controller.driver import connected_pairs, repaired_fabric
 from tests.controller.fabrics import NAMED, built, policies, specs
-from topologies.model import Fabric, Failures, Gpu, LinkKind
+from topologies.model import Fabric, FabricKind, FabricSpec, Failures, Gpu, LinkKind
 
 
 def check(fabric: Fabric, policy: RoutingPolicy, failures: Failures) -> None:
@@ -140,3 +140,12 @@ def test_a_larger_fabric_with_sampled_failures(seed: int) -> None:
     pool = [link.id for link in fabric.links if link.kind is not LinkKind.HOST]
     for _ in range(10):
         check(fabric, RoutingPolicy(seed=seed), Failures(links=frozenset(random_source.sample(pool, 4))))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", [FabricKind.RAIL_ONLY, FabricKind.RAIL_OPTIMIZED, FabricKind.SPINE_LEAF])
+def test_every_single_failure_of_64_gpus(kind: FabricKind) -> None:
+    fabric = built(FabricSpec(kind, 8, 8, spines=None if kind is FabricKind.RAIL_ONLY else 4))
+    for policy in policies(fabric)[:1]:
+        for link in fabric.failure_targets():
+            check(fabric, policy, Failures(links=frozenset({link.id})))
