@@ -220,8 +220,11 @@ class Forwarding:
             direct = self._nvlink_port[switch.domain, dst.rail]
             if direct in ports:
                 return (direct,)
-            # Counted from the own domain on, the other domains are consecutive, so their shares differ by at most one.
-            turn = (dst.domain - switch.domain - 1) % self.fabric.spec.domains + dst.rail
+            # All destinations on rails that cannot be used directly are counted through, so that the surviving rails
+            # get equal numbers of them: domain by domain (from the own one on), rail by rail.
+            domains = self.fabric.spec.domains
+            lost_before = sum(self._nvlink_port[switch.domain, rail] not in ports for rail in range(dst.rail))
+            turn = lost_before * (domains - 1) + (dst.domain - switch.domain - 1) % domains
             return (ports[turn % len(ports)],)
         if kind is SwitchKind.RAIL:
             turn = (dst.rail - switch.rail - 1) % self.fabric.spec.rails + dst.domain

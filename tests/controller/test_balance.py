@@ -50,6 +50,25 @@ def test_orphans_of_a_nic_are_spread_over_all_surviving_rails(domains: int, rail
             assert max(load.values()) - min(load.values()) <= 1, (victim.id, load)
 
 
+@pytest.mark.parametrize(("domains", "rails"), [(4, 4), (5, 3), (3, 5), (8, 4), (6, 8)])
+@pytest.mark.parametrize("relay", [Relay.SOURCE, Relay.DESTINATION])
+def test_orphans_of_two_nics_of_a_domain_or_rail_and_of_a_rail_switch(domains: int, rails: int, relay: Relay) -> None:
+    fabric = built(FabricSpec(FabricKind.RAIL_ONLY, domains, rails))
+    last = rails - 1
+    sets = [
+        {"d1r0-rail0", "d1r1-rail1"}, {"d1r0-rail0", f"d1r{last}-rail{last}"}, {"d0r0-rail0", "d0r2-rail2"},
+        {"d1r0-rail0", "d2r0-rail0"}, {f"d0r{last}-rail{last}", f"d2r{last}-rail{last}"},
+        {link.id for link in fabric.links_of("rail1")},
+    ]  # fmt: skip
+    for links in sets:
+        routes = Routes(fabric, Failures(links=frozenset(links)), RoutingPolicy(relay))
+        victims = Counter(fabric.switch_by_id[fabric.link(link_id).a].domain for link_id in links)
+        for domain, lost_nics in victims.items():
+            for load in loads_around_domain(fabric, routes, domain):
+                # GPUs of a domain that have lost their NICs share their rules at the NVSwitch, and so move together.
+                assert max(load.values()) - min(load.values()) <= lost_nics, (links, domain, load)
+
+
 @pytest.mark.parametrize(("domains", "rails"), [(4, 4), (5, 3), (3, 6)])
 def test_a_gpu_without_nvlink_turns_over_all_domains(domains: int, rails: int) -> None:
     fabric = built(FabricSpec(FabricKind.RAIL_ONLY, domains, rails))
