@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import click
+
+from topologies.near import did_you_mean
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -26,8 +27,7 @@ def command(context: click.Context, name: str, arguments: tuple[str, ...]) -> in
     if not scripts:
         raise click.UsageError("benchmarks come with the checkout, not with the installed package")
     if name not in scripts:
-        near = difflib.get_close_matches(name, scripts, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(scripts)}"
+        hint = did_you_mean(name, scripts).rstrip() or f"there are {', '.join(scripts)}"
         raise click.UsageError(f"there is no benchmark '{name}': {hint}")
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     return subprocess.run([sys.executable, str(scripts[name]), *arguments], env=environment, check=False).returncode

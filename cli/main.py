@@ -5,7 +5,6 @@ Command modules are imported only when their command runs, so that a fast comman
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import keyword
 import os
@@ -16,6 +15,7 @@ from typing import NoReturn
 import click
 
 from topologies.errors import RailbedError
+from topologies.near import did_you_mean
 
 COMMANDS = {
     "demo": "The main job: both fabrics, the same traffic, one failure, a report.",
@@ -69,8 +69,7 @@ class _LazyCommands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else "'railbed --help' lists the commands"
+            hint = did_you_mean(name, COMMANDS).rstrip() or "'railbed --help' lists the commands"
             raise click.UsageError(f"there is no command '{name}': {hint}")
         return super().resolve_command(ctx, args)
 

@@ -38,7 +38,6 @@ from topologies.model import (
 
 LEAF_KINDS = frozenset({SwitchKind.LEAF, SwitchKind.RAIL_LEAF})
 SPINE_KINDS = frozenset({SwitchKind.SPINE, SwitchKind.RAIL_SPINE})
-HASHING_KINDS = LEAF_KINDS | SPINE_KINDS
 
 _WORD = (1 << 64) - 1
 _TIER_SALT = {SwitchKind.LEAF: 1, SwitchKind.RAIL_LEAF: 1, SwitchKind.SPINE: 2, SwitchKind.RAIL_SPINE: 2}

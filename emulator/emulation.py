@@ -34,7 +34,7 @@ from emulator.kernel import raise_open_files_limit
 from emulator.load import LoadWatch
 from emulator.mininet_net import mininet_view, run_line
 from emulator.openvswitch import OpenVSwitch, instances_for, kernel_datapath_available
-from emulator.probe import GapProbe, ProbeResult
+from emulator.probe import Stream, StreamProcess
 from emulator.replay import Iperf3Replay
 from emulator.rundir import RunDir
 from emulator.sampler import DEFAULT_INTERVAL_S, LinkSampler
@@ -121,7 +121,6 @@ class Emulation:
         """Build, connect, route, shape and self-test the fabric; raises an EmulatorError for whatever fails."""
         raise_open_files_limit()
         self._check_port_free()
-        iperf3.version()
         with ExitStack() as stack:
             stack.enter_context(machine_settings.raised(self._machine_namespace))
             progress("starting the controller")
@@ -511,7 +510,9 @@ class Emulation:
             load = watch.stop()
         events = [*replay.log.events, *(event for driver in drivers for event in driver.events)]
         events += self._controller_events(events_before, start_s)
-        events += _probe_events(probed, start_s)
+        gap = probed.longest_gap() if probed else None
+        if probed and gap:
+            events.append(_gap_event(probed, *gap, start_s))
         notes += load.notes()
         return RunRecord(
             backend="emulator",
@@ -525,10 +526,10 @@ class Emulation:
             events=tuple(sorted(events, key=lambda event: event.t_s)),
             faithful=not load.overload and not cancelled.is_set(),
             notes=tuple(notes),
-            longest_gap_s=probed.longest_gap_s if probed else None,
+            longest_gap_s=gap[0] if gap else None,
         )
 
-    def _start_probe(self, failures: Sequence[LinkFailure]) -> GapProbe | None:
+    def _start_probe(self, failures: Sequence[LinkFailure]) -> StreamProcess | None:
         """A probe whose healthy path crosses the first failing NIC or NVLink: from a neighbour to the GPU behind it."""
         for failure in failures:
             link = self.fabric.link(failure.link_id)
@@ -542,7 +543,7 @@ class Emulation:
                 continue
             if others:
                 target = next(gpu for gpu in gpus if gpu.switch_id == behind.id)
-                return GapProbe(self.devices.namespaces, others[0], target)
+                return StreamProcess(self.devices.namespaces, others[0], target)
         return None
 
     def _controller_events(self, since: int, start_s: float) -> list[Event]:
@@ -613,8 +614,6 @@ class _FailureDriver:
         self.events.append(Event(changed_s - self._start_s, kind, link_id))
 
 
-def _probe_events(probed: ProbeResult | None, start_s: float) -> list[Event]:
-    if probed is None or probed.longest_gap_s is None or probed.gap_start_s is None:
-        return []
-    detail = f"longest gap {probed.longest_gap_s * 1000:.0f} ms; {probed.received} of {probed.sent} probes arrived"
-    return [Event(probed.gap_start_s - start_s, EventKind.NOTE, "probe", detail)]
+def _gap_event(probed: Stream, gap_s: float, end_s: float, start_s: float) -> Event:
+    detail = f"longest gap {gap_s * 1000:.0f} ms; {len(probed.arrivals)} of {probed.sent} probes arrived"
+    return Event(end_s - gap_s - start_s, EventKind.NOTE, "probe", detail)

@@ -19,7 +19,6 @@ from typing import Any
 
 from emulator.kernel import inside_network_namespace
 
-PORT = 5996
 SO_TIMESTAMPNS = 35
 RECEIVE_BUFFER_BYTES = 4 << 20
 LINGER_S = 0.1
@@ -31,14 +30,14 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     receiver.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-    receiver.bind(("0.0.0.0", PORT))
+    receiver.bind(("0.0.0.0", 0))
     receiver.setblocking(False)
     with inside_network_namespace(order["src_namespace_fd"]):
         sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sender.setblocking(False)
     offset_s = time.clock_gettime(time.CLOCK_REALTIME) - time.monotonic()
     interval_s = 1.0 / order["rate_per_s"]
-    address = (order["address"], PORT)
+    address = (order["address"], receiver.getsockname()[1])
     sent_s: list[float] = []
     arrivals: list[tuple[float, float]] = []
     due_s = time.monotonic()

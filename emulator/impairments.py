@@ -16,6 +16,7 @@ from emulator.errors import ImpairmentError, NotEmulatedError
 from emulator.names import link_interfaces
 from emulator.shape import Shape, change_rate_batch
 from emulator.shaping import read_leaves, read_rates
+from emulator.tc import run_batch
 from topologies.model import Link
 
 BLACKHOLE_LIMIT_BYTES = 1
@@ -166,9 +167,6 @@ def netem_available() -> bool:
 
 
 def _tc(lines: Iterable[str]) -> None:
-    done = subprocess.run(
-        ["tc", "-batch", "-"], input="\n".join(lines) + "\n", capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        message = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise ImpairmentError(f"the kernel refused the change: {message[0]}")
+    complaint = run_batch("\n".join(lines) + "\n")
+    if complaint:
+        raise ImpairmentError(f"the kernel refused the change: {complaint}")

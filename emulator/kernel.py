@@ -6,10 +6,9 @@ import ctypes
 import os
 import resource
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWPID = 0x20000000
@@ -20,7 +19,6 @@ MNT_DETACH = 2
 PR_SET_PDEATHSIG = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_Result = TypeVar("_Result")
 
 
 def _check(result: int, what: str) -> None:
@@ -88,12 +86,6 @@ def inside_network_namespace(namespace_fd: int) -> Iterator[None]:
             setns(home)
     finally:
         os.close(home)
-
-
-def in_network_namespace(namespace_fd: int, action: Callable[[], _Result]) -> _Result:
-    """The result of ``action`` run inside another network namespace."""
-    with inside_network_namespace(namespace_fd):
-        return action()
 
 
 def private_mounts() -> None:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 import time
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from emulator.devices import set_link_up
 from emulator.errors import EmulatorError
-from emulator.kernel import die_with_parent
-from topologies.addresses import ipv4
-from topologies.model import Gpu
+from emulator.probe import StreamProcess
 
 if TYPE_CHECKING:
     from emulator.emulation import Emulation
@@ -23,50 +16,6 @@ if TYPE_CHECKING:
 MAX_RATE_PER_S = 5000
 STEADY_S = 0.3
 """How long the stream runs before the failure, after the repair and after the restore."""
-
-
-@dataclass(frozen=True)
-class Stream:
-    """What a stream saw: datagrams sent, and (sent, received) of each that arrived, in monotonic seconds."""
-
-    sent: int
-    arrivals: tuple[tuple[float, float], ...]
-
-    def longest_gap(self) -> tuple[float, float] | None:
-        """(length, end) of the longest silence at the receiver; None with fewer than two arrivals."""
-        received = sorted(received for _, received in self.arrivals)
-        return max(((after - before, after) for before, after in pairwise(received)), default=None)
-
-
-class StreamProcess:
-    """The process that sends and receives; see :mod:`emulator.gap_stream`."""
-
-    def __init__(self, namespaces: dict[str, int], src: Gpu, dst: Gpu, rate_per_s: int) -> None:
-        fds = (namespaces[src.id], namespaces[dst.id])
-        order = {
-            "src_namespace_fd": fds[0],
-            "dst_namespace_fd": fds[1],
-            "address": ipv4(dst.domain, dst.rail),
-            "rate_per_s": rate_per_s,
-        }
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "emulator.gap_stream"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            pass_fds=fds, preexec_fn=die_with_parent,
-        )  # fmt: skip
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        if not self._process.stdout.readline():
-            raise EmulatorError(f"the stream from {src.id} to {dst.id} did not start")
-
-    def stop(self) -> Stream:
-        """End the stream and take what it saw."""
-        output, _ = self._process.communicate()
-        if self._process.returncode != 0:
-            raise EmulatorError(f"the probe stream ended with code {self._process.returncode}")
-        seen = json.loads(output)
-        return Stream(seen["sent"], tuple((sent, received) for sent, received in seen["arrivals"]))
 
 
 def measure_absence(

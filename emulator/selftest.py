@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from emulator.devices import MTU_BYTES
 from emulator.errors import SelfTestError
 from emulator.kernel import inside_network_namespace
 from topologies.addresses import ipv4
@@ -22,7 +21,6 @@ PROBE_PORT = 7
 TCP_PORT = 5999
 IP_MTU_DISCOVER = 10
 IP_PMTUDISC_DO = 2
-FULL_DATAGRAM_BYTES = MTU_BYTES - 28
 RETRY_S = 0.25
 TCP_BYTES = 40_000
 _PROBE = struct.Struct("!II")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterable, Mapping
 
 from pyroute2 import IPRoute
@@ -10,6 +9,7 @@ from pyroute2.netlink.rtnl.tcmsg import plugins
 
 from emulator.errors import ShapingError
 from emulator.shape import Shape, tc_batch
+from emulator.tc import run_batch
 
 # pyroute2 knows pfifo but not its byte-counting twin; both have the same single option, the limit.
 plugins.setdefault("bfifo", plugins["pfifo"])
@@ -23,11 +23,10 @@ TICK_S = 64e-9
 
 def set_shapes(shapes: Mapping[str, Shape]) -> None:
     """Shape interfaces that have no shaping yet, by name; raises ShapingError with tc's message."""
-    done = subprocess.run(["tc", "-batch", "-"], input=tc_batch(shapes), capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        message = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    complaint = run_batch(tc_batch(shapes))
+    if complaint:
         raise ShapingError(
-            f"the links cannot be shaped: {message[0]}; 'railbed doctor' says whether this kernel has HTB"
+            f"the links cannot be shaped: {complaint}; 'railbed doctor' says whether this kernel has HTB"
         )
 
 

@@ -23,12 +23,12 @@ from mininet.node import Controller, Node, OVSSwitch
 
 from emulator import machine_settings
 from emulator.controller_process import PROJECT_ROOT, ControllerProcess
-from emulator.errors import MissingToolError
+from emulator.errors import MissingToolError, ShapingError
 from emulator.host_settings import HOST_SYSCTLS
 from emulator.kernel import CLONE_NEWNET, open_network_namespace, raise_open_files_limit, unshare
-from emulator.names import interface_name
 from emulator.openvswitch import OpenVSwitch, kernel_datapath_available
 from emulator.shape import Shape, shape, tc_batch
+from emulator.tc import run_batch
 from topologies.errors import FabricError
 from topologies.model import Fabric
 
@@ -160,13 +160,11 @@ class RailbedSwitch(OVSSwitch):  # type: ignore[misc]
             if isinstance(intf, RailbedIntf) and intf.shape is not None
         }
         if shapes:
-            subprocess.run(["tc", "-batch", "-"], input=tc_batch(shapes), text=True, check=True)
+            complaint = run_batch(tc_batch(shapes))
+            if complaint:
+                raise ShapingError(f"the links cannot be shaped: {complaint}")
         _world.await_rules()
         return started
-
-    def intfName(self, port: int) -> str:  # noqa: N802 - Mininet's name
-        """Name of the interface at ``port``."""
-        return interface_name(self.name, port)
 
 
 class RailbedController(Controller):  # type: ignore[misc]

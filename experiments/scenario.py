@@ -11,10 +11,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from experiments.errors import Problem, ScenarioError
 from experiments.units import Moment, parse_moment, parse_size_bytes
-from experiments.yaml_lines import KeyPath, Lines, key_text, nearest, parse_yaml, read_yaml
+from experiments.yaml_lines import KeyPath, Lines, key_text, parse_yaml, read_yaml
 from topologies.builders import build, preset_spec
 from topologies.errors import RailbedError
 from topologies.model import Fabric, FabricKind, FabricSpec, LinkKind, fabric_kind
+from topologies.near import did_you_mean
 from topologies.presets import preset
 from topologies.scale import Scale, check_scale, default_scale
 from workloads.collectives import COLLECTIVES, GROUPINGS, check_groups, collective_on
@@ -26,13 +27,12 @@ AUTO = "auto"
 """In place of a link id: the NIC link that carries most bytes of the running collective."""
 
 EMULATOR = "emulator"
-SIMULATOR = "simulator"
 
 
 def _known(name: object, what: str, known: Sequence[str]) -> str:
     if name in known:
         return str(name)
-    raise ValueError(f"unknown {what} {name!r}: {nearest(name, known)}The {what}s are {', '.join(known)}")
+    raise ValueError(f"unknown {what} {name!r}: {did_you_mean(name, known)}The {what}s are {', '.join(known)}")
 
 
 def _not_empty(entries: tuple[_Entry, ...]) -> tuple[_Entry, ...]:
@@ -251,7 +251,7 @@ def _problem(found: dict[str, Any], lines: Lines, prefix: KeyPath) -> Problem:
 def _unknown_key(loc: KeyPath) -> str:
     section = _SECTIONS.get(str(loc[0]), Scenario) if len(loc) > 1 else Scenario
     known = list(section.model_fields)
-    return f"unknown key: {nearest(loc[-1], known)}The keys here are {', '.join(known)}"
+    return f"unknown key: {did_you_mean(loc[-1], known)}The keys here are {', '.join(known)}"
 
 
 def _in_file(loc: KeyPath, prefix: KeyPath) -> KeyPath:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +61,6 @@ def key_text(path: KeyPath) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
     return text
-
-
-def nearest(name: object, known: Iterable[str]) -> str:
-    """``did you mean 'x'? `` or nothing."""
-    near = difflib.get_close_matches(str(name), list(known), n=1)
-    return f"did you mean '{near[0]}'? " if near else ""
 
 
 def _walk(node: yaml.Node, path: KeyPath, lines: Lines, above: tuple[int, ...]) -> Iterator[Problem]:

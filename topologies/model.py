@@ -7,7 +7,6 @@ forwarding choice inside that GPU. All rates in the model are those of the real 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from topologies.errors import FabricError, UnknownElementError
+from topologies.near import did_you_mean
 
 
 class FabricKind(str, Enum):
@@ -160,9 +160,9 @@ def fabric_kind(name: str) -> FabricKind:
         return FabricKind(key)
     except ValueError:
         kinds = [kind.value for kind in FabricKind]
-        near = difflib.get_close_matches(key, kinds, n=1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
-        raise FabricError(f"unknown fabric '{name}': {hint}The fabrics are {', '.join(kinds)}") from None
+        raise FabricError(
+            f"unknown fabric '{name}': {did_you_mean(key, kinds)}The fabrics are {', '.join(kinds)}"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -275,8 +275,7 @@ class Fabric:
 
     @staticmethod
     def _unknown(what: str, wanted: str, known: Iterable[str]) -> UnknownElementError:
-        near = difflib.get_close_matches(wanted, list(known), n=1, cutoff=0.5)
-        hint = f"did you mean '{near[0]}'?" if near else "'railbed status' lists them"
+        hint = did_you_mean(wanted, known, cutoff=0.5).rstrip() or "'railbed status' lists them"
         return UnknownElementError(f"this fabric has no {what} '{wanted}': {hint}")
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
 from topologies.errors import UnknownPresetError
+from topologies.near import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,6 @@ def preset(name: str) -> HardwarePreset:
     """The preset called ``name`` (case, blanks and underscores do not matter); raises UnknownPresetError."""
     key = name.strip().lower().replace("_", "-").replace(" ", "-")
     if key not in PRESETS:
-        near = difflib.get_close_matches(key, PRESETS, n=1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
+        hint = did_you_mean(key, PRESETS)
         raise UnknownPresetError(f"unknown preset '{name}': {hint}The presets are {', '.join(PRESETS)}")
     return PRESETS[key]

@@ -7,9 +7,9 @@ The backward pass costs twice the forward pass.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
+from topologies.near import did_you_mean
 from workloads.errors import ModelError
 
 GPU_PEAK_TFLOPS: dict[str, float] = {
@@ -215,7 +215,6 @@ def find_model(name: str) -> Model:
     """The preset of that name; raises ModelError with the nearest name and the list."""
     key = name.strip().lower().replace("_", "-").replace(" ", "-")
     if key not in MODELS:
-        near = difflib.get_close_matches(key, MODELS, n=1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
+        hint = did_you_mean(key, MODELS)
         raise ModelError(f"unknown model '{name}': {hint}The models are {', '.join(MODELS)}")
     return MODELS[key]

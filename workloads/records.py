@@ -19,15 +19,11 @@ FloatArray = NDArray[np.float64]
 
 
 class TransferStatus(str, Enum):
-    """How a transfer ended. INCOMPLETE: less than 99 % of its bytes were received; FAILED: it could not be made."""
+    """How a transfer ended. INCOMPLETE: its receiver did not get all its bytes; FAILED: it could not be made."""
 
     COMPLETE = "complete"
     INCOMPLETE = "incomplete"
     FAILED = "failed"
-
-
-COMPLETE_SHARE = 0.99
-"""Share of its bytes that a receiver must have for a transfer to count as complete."""
 
 
 @dataclass(frozen=True)

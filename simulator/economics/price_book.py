@@ -14,7 +14,6 @@ rates:
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from typing import Any
 import yaml
 
 from simulator.economics.errors import PriceBookError
+from topologies.near import did_you_mean
 
 BUILT_IN = "the built-in price book"
 FIGURES = {
@@ -172,8 +172,8 @@ class _Reader:
         prefix = f"{key}." if key else ""
         for name in data:
             if name not in (*needed, *optional):
-                near = difflib.get_close_matches(str(name), (*needed, *optional), n=1)
-                hint = f"did you mean '{near[0]}'" if near else f"the keys here are {', '.join((*needed, *optional))}"
+                known = (*needed, *optional)
+                hint = did_you_mean(name, known).rstrip("? ") or f"the keys here are {', '.join(known)}"
                 raise PriceBookError(f"{self.name}: {prefix}{name}: this key is unknown; {hint}")
         for name in needed:
             if name not in data:

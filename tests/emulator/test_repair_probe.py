@@ -1,4 +1,4 @@
-from emulator.repair_probe import Stream
+from emulator.probe import Stream
 
 
 def test_the_longest_gap_is_between_arrivals_whatever_their_order() -> None:
