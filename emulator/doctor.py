@@ -11,13 +11,14 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from emulator.asking import Answer, Ask, ask, held_qdiscs
+from emulator.capabilities import AVAILABLE_CONGESTION_CONTROLS, has_fast_failover
 from emulator.errors import NoSuchFabricError
 from emulator.rundir import RunDir, known_names
 
@@ -25,15 +26,12 @@ SETUP_REMEDY = "run sudo ./railbed setup"
 OPENFLOW_PORTS = (6653, 6633)
 MEMORY_WANTED_MB = 1024
 CORES_WANTED = 2
-TOOL_TIMEOUT_S = 10.0
 
 SHAPING_QDISCS = {"htb": "htb default 1", "bfifo": "bfifo limit 64000"}
 """What every link is shaped with; without them nothing can be emulated."""
 
 IMPAIRMENT_QDISCS = {"netem": "netem delay 1ms", "red": "red limit 60000 min 5000 max 15000 avpkt 1000 burst 9"}
 """What delay, loss and explicit congestion marking need; without them the rest still works."""
-
-_PROBE_DEVICES = "ip link add probe0 type veth peer name probe1 || exit 3"
 
 
 class Verdict(str, Enum):
@@ -54,31 +52,6 @@ class Check:
     remedy: str = ""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a program answered; ``code`` is 127 if it is not installed and 124 if it did not end in time."""
-
-    code: int
-    text: str
-
-
-Ask = Callable[[Sequence[str]], Answer]
-
-
-def ask(command: Sequence[str]) -> Answer:
-    """Run a program and return its answer, standard error included; never raises and never waits for ever."""
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, errors="replace", timeout=TOOL_TIMEOUT_S, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return Answer(124, f"{command[0]} did not answer within {TOOL_TIMEOUT_S:g} s")
-    except OSError:
-        return Answer(127, f"{command[0]} is not installed")
-    return Answer(done.returncode, done.stdout.strip())
-
-
 def examine() -> list[Check]:
     """All checks on this machine, in the order in which they matter."""
     return [
@@ -86,8 +59,9 @@ def examine() -> list[Check]:
         check_namespaces(os.geteuid(), ask),
         check_shaping(os.geteuid(), ask),
         check_impairments(os.geteuid(), ask),
-        check_congestion_control(Path("/proc/sys/net/ipv4/tcp_available_congestion_control")),
+        check_congestion_control(AVAILABLE_CONGESTION_CONTROLS),
         check_open_vswitch(ask),
+        check_fast_failover(os.geteuid(), ask),
         check_datapath(ask, Path("/sys/module/openvswitch")),
         check_iperf3(ask),
         check_mininet(ask),
@@ -132,7 +106,7 @@ def check_shaping(user_id: int, ask: Ask) -> Check:
     name = "traffic shaping"
     if user_id != 0:
         return _not_checked(name)
-    held = _qdiscs(SHAPING_QDISCS, ask)
+    held = held_qdiscs(SHAPING_QDISCS, ask)
     if isinstance(held, Answer):
         return Check(
             name, Verdict.FAIL, f"could not be tried: {_last_line(held)}",
@@ -152,7 +126,7 @@ def check_impairments(user_id: int, ask: Ask) -> Check:
     name = "delay and loss"
     if user_id != 0:
         return _not_checked(name, Verdict.WARN)
-    held = _qdiscs(IMPAIRMENT_QDISCS, ask)
+    held = held_qdiscs(IMPAIRMENT_QDISCS, ask)
     held = [] if isinstance(held, Answer) else held
     missing = [qdisc for qdisc in IMPAIRMENT_QDISCS if qdisc not in held]
     if missing:
@@ -176,6 +150,19 @@ def check_congestion_control(available: Path) -> Check:
 def check_open_vswitch(ask: Ask) -> Check:
     """Open vSwitch is installed. It need not run: every fabric starts one of its own."""
     return _check_program("Open vSwitch", ["ovs-vswitchd", "--version"], "openvswitch-switch", ask)
+
+
+def check_fast_failover(user_id: int, ask: Ask) -> Check:
+    """Switches can change over to another port by themselves; without, only the controller repairs."""
+    name = "fast failover"
+    if user_id != 0:
+        return _not_checked(name, Verdict.WARN)
+    if has_fast_failover(ask):
+        return Check(name, Verdict.OK, "Open vSwitch keeps such groups")
+    return Check(
+        name, Verdict.WARN, "Open vSwitch refused such a group: switches do not repair failures by themselves",
+        "use railbed up --no-local-repair, the controller repairs then; or install another Open vSwitch",
+    )  # fmt: skip
 
 
 def check_datapath(ask: Ask, module: Path) -> Check:
@@ -320,17 +307,3 @@ def _check_program(name: str, command: Sequence[str], package: str, ask: Ask) ->
         return Check(name, Verdict.OK, f"{version.group()} ({shutil.which(command[0]) or command[0]})")
     found = "not installed" if answer.code == 127 else f"does not work: {_last_line(answer)}"
     return Check(name, Verdict.FAIL, found, f"{SETUP_REMEDY} (package {package})")
-
-
-def _qdiscs(wanted: dict[str, str], ask: Ask) -> list[str] | Answer:
-    """Which of the queueing disciplines this kernel has; the answer instead if the devices to try on cannot be made.
-
-    tc prints an error for a missing one and the kernel loads modules by itself, so the only test is to set it.
-    """
-    tries = [f"tc qdisc replace dev probe0 root {spec} 2>/dev/null && echo {name}" for name, spec in wanted.items()]
-    script = "; ".join([_PROBE_DEVICES, *tries, "exit 0"])
-    answer = ask(["unshare", "--net", "sh", "-c", script])
-    if answer.code != 0:
-        return answer
-    lines = answer.text.splitlines()
-    return [name for name in wanted if name in lines]

@@ -27,3 +27,11 @@ class UnknownElementError(FabricError):
 
 class ScaleError(FabricError):
     """The scale cannot be emulated with this fabric."""
+
+
+class UnknownCapabilityError(FabricError):
+    """No capability has that name."""
+
+
+class MissingCapabilityError(RailbedError):
+    """This machine cannot emulate what the scenario calls essential."""

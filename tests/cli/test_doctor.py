@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
-from emulator import doctor
-from emulator.doctor import Answer, Check, Verdict
+from emulator import asking, doctor
+from emulator.asking import Answer
+from emulator.doctor import Check, Verdict
 
 
-def answering(code: int, text: str = "") -> doctor.Ask:
+def answering(code: int, text: str = "") -> asking.Ask:
     def answer(command: Sequence[str]) -> Answer:
         return Answer(code, text)
 
@@ -53,6 +54,14 @@ def test_missing_impairments_are_only_a_warning() -> None:
     assert check.verdict is Verdict.WARN
     assert "lacks red" in check.found
     assert doctor.can_emulate([check])
+
+
+def test_an_open_vswitch_without_fast_failover_is_a_warning() -> None:
+    check = doctor.check_fast_failover(0, answering(1, "OFPT_ERROR"))
+    assert check.verdict is Verdict.WARN
+    assert "--no-local-repair" in check.remedy
+    assert doctor.check_fast_failover(0, answering(0, "group_id=1,type=ff")).verdict is Verdict.OK
+    assert doctor.check_fast_failover(1000, never).verdict is Verdict.WARN
 
 
 @pytest.mark.parametrize("check", [doctor.check_open_vswitch, doctor.check_iperf3, doctor.check_mininet])
@@ -106,9 +115,9 @@ def test_what_a_crash_left_behind_is_named(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_a_program_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "TOOL_TIMEOUT_S", 0.1)
-    assert doctor.ask(["sleep", "5"]).code == 124
-    assert doctor.ask(["no-such-program-anywhere"]).code == 127
+    monkeypatch.setattr(asking, "TOOL_TIMEOUT_S", 0.1)
+    assert asking.ask(["sleep", "5"]).code == 124
+    assert asking.ask(["no-such-program-anywhere"]).code == 127
 
 
 @pytest.mark.parametrize(("verdict", "code"), [(Verdict.WARN, 0), (Verdict.FAIL, 1)])
