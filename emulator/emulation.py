@@ -15,25 +15,21 @@ from typing import Any
 
 from mininet.net import Mininet
 
-from controller.routing import Routes
-from emulator import impairments, iperf3, machine_settings
+from emulator import iperf3, machine_settings
 from emulator.controller_process import ControllerProcess
 from emulator.devices import (
     Devices,
-    check_shaping,
     create_devices,
-    links_up,
-    set_link_up,
     shape_links,
-    shapes,
 )
-from emulator.errors import ControllerError, NotAFailureTargetError, PortTakenError
-from emulator.flaps import Flaps
+from emulator.errors import ControllerError, PortTakenError
 from emulator.foreign_controller import AbsentController, ControllerKind, Relay, chosen_controller
 from emulator.kernel import raise_open_files_limit
+from emulator.link_control import LinkControl
 from emulator.load import LoadWatch
 from emulator.mininet_net import mininet_view, run_line
 from emulator.openvswitch import OpenVSwitch, instances_for, kernel_datapath_available
+from emulator.planned_failures import FailureDriver
 from emulator.probe import Stream, StreamProcess
 from emulator.replay import Iperf3Replay
 from emulator.rundir import RunDir
@@ -41,7 +37,7 @@ from emulator.sampler import DEFAULT_INTERVAL_S, LinkSampler
 from emulator.selftest import all_pairs, check_reachability, run_self_test
 from emulator.steady import run_steady_flows
 from topologies.builders import build
-from topologies.model import FabricSpec, Failures, Link, LinkKind, SwitchKind
+from topologies.model import FabricSpec, LinkKind
 from topologies.scale import Scale, check_scale
 from workloads.failures import LinkFailure
 from workloads.records import Event, EventKind, RunRecord
@@ -85,9 +81,7 @@ class Emulation:
         self._framework = framework
         self._port = openflow_port
         self._machine_namespace = machine_namespace
-        self._shapes = shapes(self.fabric, scale)
-        self._lock = threading.Lock()
-        self._flaps = Flaps(self.set_link)
+        self.links = LinkControl(self)
         self._devices: Devices | None = None
         self._ovs: OpenVSwitch | None = None
         self._controller: ControllerProcess | AbsentController | None = None
@@ -200,7 +194,7 @@ class Emulation:
         self.ovs.create_bridges(self.fabric, None if none else f"tcp:127.0.0.1:{self._port}", self.bfd)
 
     def _shape(self) -> None:
-        shape_links(self.devices, self._shapes)
+        shape_links(self.devices, self.links.shapes)
 
     def _await_ready(self) -> None:
         if self.choice.foreign:
@@ -241,187 +235,14 @@ class Emulation:
             return
         self.self_test = run_self_test(self.fabric, self.devices.namespaces, SELF_TEST_TIMEOUT_S)
 
-    def target(self, link_id: str) -> Link:
-        """The link of that id, if it may be failed; raises UnknownElementError or NotAFailureTargetError."""
-        link = self.fabric.link(link_id)
-        if link.kind is LinkKind.HOST:
-            raise NotAFailureTargetError(
-                f"link {link_id} joins a GPU to its own switch and cannot fail; choose a NIC, NVLink or fabric link"
-            )
-        return link
-
-    def targets(self, target_id: str) -> list[Link]:
-        """The links that a failure of ``target_id`` means: itself, or all links of a GPU or switch.
-
-        ``rail1`` also stands for all switches of a rail that is a Clos. Raises UnknownElementError or
-        NotAFailureTargetError.
-        """
-        fabric = self.fabric
-        if target_id in fabric.gpu_by_id:
-            nodes = [fabric.gpu_by_id[target_id].switch_id]
-        elif target_id in fabric.switch_by_id:
-            nodes = [target_id]
-        else:
-            rail = target_id.removeprefix("rail")
-            kinds = (SwitchKind.RAIL, SwitchKind.RAIL_LEAF)
-            nodes = [
-                switch.id
-                for switch in fabric.switches
-                if switch.kind in kinds and rail.isdigit() and switch.rail == int(rail)
-            ]
-        if not nodes:
-            return [self.target(target_id)]
-        links = {link.id: link for node in nodes for link in fabric.links_of(node) if link.kind is not LinkKind.HOST}
-        return list(links.values())
-
-    def set_target(self, target_id: str, up: bool) -> dict[str, Any]:
-        """Take a link, or all links of a GPU or switch, down or up; the result of the last one, and their number."""
-        links = self.targets(target_id)
-        results = [self.set_link(link.id, up) for link in links]
-        changed = [result for result in results if result["changed"]]
-        return {**(changed or results)[-1], "target": target_id, "links": len(links), "links_changed": len(changed)}
-
-    def impair(self, link_id: str, what: dict[str, Any]) -> dict[str, Any]:
-        """Impair one link as ``what`` says; its state as read back from the kernel.
-
-        Keys of ``what``: ``blackhole`` (direction) with ``on``, ``rate_mbps`` (None for its own), ``delay_ms`` with
-        ``loss_share``. Raises ImpairmentError, NotEmulatedError, UnknownElementError or NotAFailureTargetError.
-        """
-        link = self.target(link_id)
-        with self._lock:
-            if "blackhole" in what:
-                direction = impairments.direction_named(what["blackhole"])
-                impairments.blackhole(link, direction, self._shapes, what.get("on", True))
-            elif "rate_mbps" in what:
-                impairments.set_rate(link, what["rate_mbps"], self._shapes)
-            else:
-                available = impairments.netem_available()
-                impairments.set_netem(link, what["delay_ms"], what["loss_share"], self._shapes, available)
-        return self.impairment(link_id)
-
-    def impairment(self, link_id: str) -> dict[str, Any]:
-        """What is wrong with one link, as the kernel holds it."""
-        found = [one for one in self.impairments() if one["link"] == link_id]
-        healthy = impairments.LinkImpairment(self.target(link_id).id, False, (), None, 0.0, 0.0)
-        return found[0] if found else healthy.to_dict()
-
-    def impairments(self) -> list[dict[str, Any]]:
-        """All links with something wrong, as the kernel holds it."""
-        links = list(self.fabric.failure_targets())
-        up = links_up(self.devices, links)
-        found = impairments.read(self.devices.netlink, links, up, self.devices.index, self._shapes)
-        return [one.to_dict() for one in found]
-
-    def restore_target(self, target_id: str) -> dict[str, Any]:
-        """Undo everything that is wrong with a link, or with all links of a GPU or switch."""
-        links = {link.id for link in self.targets(target_id)}
-        for one in self.impairments():
-            if one["link"] in links:
-                self._mend(one)
-        return self.set_target(target_id, up=True)
-
-    def reset_impairments(self) -> list[str]:
-        """Undo everything that is wrong with any link; ids of the links that were impaired."""
-        self._flaps.stop_all()
-        wrong = self.impairments()
-        for one in wrong:
-            self._mend(one)
-            if one["down"]:
-                self.set_link(one["link"], up=True)
-        self.check_healthy()
-        return [one["link"] for one in wrong]
-
-    def _mend(self, impairment: dict[str, Any]) -> None:
-        """Give a link its own queue and rate again."""
-        link = self.fabric.link(impairment["link"])
-        with self._lock:
-            if impairment["blackhole"] or impairment["delay_ms"] or impairment["loss_share"]:
-                impairments.blackhole(link, impairments.Direction.BOTH, self._shapes, on=False)
-            if impairment["rate_mbps"] is not None:
-                impairments.set_rate(link, None, self._shapes)
-
-    def check_healthy(self) -> None:
-        """Raise ShapingError if any link's shaping is not the wanted one."""
-        check_shaping(self.devices, self._shapes)
-
-    def flap(self, link_id: str, down_s: float, up_s: float, count: int) -> None:
-        """Start to take a link down for ``down_s`` and up for ``up_s``, ``count`` times, in the background."""
-        self._flaps.start(self.target(link_id).id, down_s, up_s, count)
-
-    def set_link(self, link_id: str, up: bool) -> dict[str, Any]:
-        """Take a link down or up and wait until the controller has answered with new rules everywhere.
-
-        The result has ``link``, ``up``, ``changed`` and, if it changed, the monotonic time of the change
-        (``changed_s``), the seconds until the kernel had done it (``set_s``), the controller had noticed
-        (``detected_s``) and all switches had confirmed (``repaired_s``), ``computed_s``, ``reaction_s`` (from the first
-        port message to the last confirmation) and the number of rules. Raises ControllerError when the controller does
-        not answer in time.
-        """
-        link = self.target(link_id)
-        with self._lock:
-            if links_up(self.devices, [link])[link_id] == up:
-                return {"link": link_id, "up": up, "changed": False}
-            since = len(self.controller.events)
-            changed_s = time.clock_gettime(time.CLOCK_MONOTONIC)
-            set_link_up(self.devices, link, up)
-            set_s = time.clock_gettime(time.CLOCK_MONOTONIC) - changed_s
-            if self.choice.foreign:
-                result = {"link": link_id, "up": up, "changed": True, "changed_s": changed_s, "set_s": set_s}
-                return {**result, **self._await_traffic(changed_s)}
-            detected = self.controller.wait_for(
-                lambda event: event["event"] == ("link-up" if up else "link-down") and event["link"] == link_id,
-                REPAIR_TIMEOUT_S,
-                f"the controller did not notice that link {link_id} went {'up' if up else 'down'}",
-                since,
-            )
-            repaired = self.controller.wait_for(
-                lambda event: event["event"] == "repaired" and (link_id in event["links_down"]) != up,
-                REPAIR_TIMEOUT_S,
-                f"the switches did not confirm the new rules after link {link_id} went {'up' if up else 'down'}",
-                since,
-            )
-        repairs = [event for event in self.controller.events[since:] if event["event"] == "repair"]
-        return {
-            "link": link_id,
-            "up": up,
-            "changed": True,
-            "changed_s": changed_s,
-            "set_s": set_s,
-            "detected_s": detected["t_s"] - changed_s,
-            "computed_s": sum(event["computed_s"] for event in repairs),
-            "repaired_s": repaired["t_s"] - changed_s,
-            "reaction_s": repaired["elapsed_s"],
-            "rules_added": sum(event["rules_added"] for event in repairs),
-            "rules_deleted": sum(event["rules_deleted"] for event in repairs),
-        }
-
-    def _await_traffic(self, changed_s: float) -> dict[str, Any]:
-        """How a foreign controller does after a change: which pairs that are joined get through, and when all did."""
-        down = Failures(links=frozenset(self.links_down()))
-        cut_off = set(Routes(self.fabric, down).partitioned())
-        joined = [pair for pair in all_pairs(self.fabric) if pair not in cut_off]
-        outcome = check_reachability(self.devices.namespaces, joined, FOREIGN_REPAIR_TIMEOUT_S)
-        took_s = time.clock_gettime(time.CLOCK_MONOTONIC) - changed_s
-        return {
-            "expected_pairs": outcome.tested,
-            "reached_pairs": outcome.reached,
-            "unreachable": [[src.id, dst.id] for src, dst in outcome.unreachable],
-            "traffic_back_s": None if outcome.unreachable else took_s,
-        }
-
-    def links_down(self) -> list[str]:
-        """Ids of the links that the kernel says are down, sorted."""
-        states = links_up(self.devices, self.fabric.failure_targets())
-        return sorted(link_id for link_id, up in states.items() if not up)
-
     def status(self) -> dict[str, Any]:
         """The fabric's state as read back just now; JSON-ready."""
         return {
             "gpus": len(self.fabric.gpus),
             "switches": len(self.fabric.switches),
             "switches_connected": len(self.controller.switches_connected()),
-            "links": len(self._shapes) // 2,
-            "links_down": self.links_down(),
+            "links": len(self.links.shapes) // 2,
+            "links_down": self.links.links_down(),
             "datapath": "kernel" if self.ovs.kernel_datapath else "userspace",
             "open_vswitch": self.ovs.version,
             "controller": "running" if self.controller.alive() else "ended",
@@ -485,13 +306,13 @@ class Emulation:
         Cancelling keeps what was measured and marks the rest in the record's notes.
         """
         for failure in failures:
-            self.target(failure.link_id)
+            self.links.target(failure.link_id)
         start_s = time.monotonic()
         events_before = len(self.controller.events)
         watch = LoadWatch(self.ovs.switch_pids())
         sampler = LinkSampler(self.fabric, start_s, interval_s)
         probe = self._start_probe(failures)
-        drivers = [_FailureDriver(self, failure, start_s) for failure in failures]
+        drivers = [FailureDriver(self.links, failure, start_s) for failure in failures]
         replay = Iperf3Replay(
             self.fabric, self.scale, self.devices.namespaces, schedule, self._run_dir.path, start_s, cancelled, progress
         )
@@ -559,7 +380,7 @@ class Emulation:
 
     def shut_down(self) -> None:
         """End everything this object started; safe at any stage of coming up, and twice."""
-        self._flaps.stop_all()
+        self.links.flaps.stop_all()
         if self._net is not None:
             for node in self._net.values():
                 node.terminate()
@@ -571,47 +392,6 @@ class Emulation:
                 elif part is not None:
                     part.stop()
         self._devices = None
-
-
-class _FailureDriver:
-    """Takes one link down and up at its planned times, in a thread of its own."""
-
-    def __init__(self, emulation: Emulation, failure: LinkFailure, start_s: float) -> None:
-        self.events: list[Event] = []
-        self._emulation = emulation
-        self._failure = failure
-        self._start_s = start_s
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._drive, name=f"fail {failure.link_id}", daemon=True)
-        self._thread.start()
-
-    def finish(self) -> None:
-        """Stop waiting; a link that is down at this moment is restored."""
-        self._over.set()
-        self._thread.join()
-
-    def _drive(self) -> None:
-        if self._over.wait(max(0.0, self._start_s + self._failure.at_s - time.monotonic())):
-            return
-        self._switch(up=False)
-        if self._failure.restore_s is None:
-            self._over.wait()
-        else:
-            self._over.wait(max(0.0, self._start_s + self._failure.restore_s - time.monotonic()))
-        self._switch(up=True)
-
-    def _switch(self, up: bool) -> None:
-        link_id = self._failure.link_id
-        kind = EventKind.LINK_UP if up else EventKind.LINK_DOWN
-        changed_s = time.monotonic()
-        try:
-            result = self._emulation.set_link(link_id, up)
-        except Exception as error:
-            self.events.append(Event(time.monotonic() - self._start_s, EventKind.NOTE, link_id, str(error)))
-        else:
-            # While the kernel takes a link down it still carries traffic; while it takes it up it may do so already.
-            changed_s = result.get("changed_s", changed_s) + (0.0 if up else result.get("set_s", 0.0))
-        self.events.append(Event(changed_s - self._start_s, kind, link_id))
 
 
 def _gap_event(probed: Stream, gap_s: float, end_s: float, start_s: float) -> Event:

@@ -26,7 +26,7 @@ def measure_absence(
     The result has the stream's ``longest_gap_s``, ``sent`` and ``lost``, and ``ready_s``, the seconds that the new
     controller took to have every switch as it should be. JSON-ready.
     """
-    link = emulation.target(link_id)
+    link = emulation.links.target(link_id)
     src, dst = emulation.fabric.gpu(src_id), emulation.fabric.gpu(dst_id)
     pause = threading.Event()
     process = StreamProcess(emulation.devices.namespaces, src, dst, rate_per_s)
@@ -58,7 +58,7 @@ def measure_repair(emulation: Emulation, link_id: str, src_id: str, dst_id: str,
     message to last confirmation). JSON-ready. Raises UnknownElementError for unknown names, EmulatorError for an
     impossible rate.
     """
-    emulation.target(link_id)
+    emulation.links.target(link_id)
     src, dst = emulation.fabric.gpu(src_id), emulation.fabric.gpu(dst_id)
     if src == dst or not 1 <= rate_per_s <= MAX_RATE_PER_S:
         raise EmulatorError(
@@ -71,7 +71,7 @@ def measure_repair(emulation: Emulation, link_id: str, src_id: str, dst_id: str,
         process = StreamProcess(emulation.devices.namespaces, src, dst, rate_per_s)
         pause.wait(STEADY_S)
         changed_s = time.monotonic()
-        done = emulation.set_link(link_id, up)
+        done = emulation.links.set_link(link_id, up)
         pause.wait(STEADY_S)
         stream = process.stop()
         gap = stream.longest_gap()

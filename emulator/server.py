@@ -37,12 +37,12 @@ class ControlServer:
         self._verbs: dict[str, Answer] = {
             "status": lambda _request, _progress, _cancelled: emulation.status(),
             "provenance": lambda _request, _progress, _cancelled: emulation.provenance(),
-            "fail": lambda request, _progress, _cancelled: emulation.set_target(request["link"], up=False),
-            "restore": lambda request, _progress, _cancelled: emulation.restore_target(request["link"]),
-            "impair": lambda request, _progress, _cancelled: emulation.impair(request["link"], request["what"]),
-            "impairments": lambda _request, _progress, _cancelled: emulation.impairments(),
-            "reset": lambda _request, _progress, _cancelled: emulation.reset_impairments(),
-            "flap": lambda request, _progress, _cancelled: emulation.flap(
+            "fail": lambda request, _progress, _cancelled: emulation.links.set_target(request["link"], up=False),
+            "restore": lambda request, _progress, _cancelled: emulation.links.restore_target(request["link"]),
+            "impair": lambda request, _progress, _cancelled: emulation.links.impair(request["link"], request["what"]),
+            "impairments": lambda _request, _progress, _cancelled: emulation.links.impairments(),
+            "reset": lambda _request, _progress, _cancelled: emulation.links.reset_impairments(),
+            "flap": lambda request, _progress, _cancelled: emulation.links.flap(
                 request["link"], request["down_s"], request["up_s"], request["count"]
             ),
             "reach": lambda request, _progress, _cancelled: emulation.reach_all(request.get("timeout_s", 5.0)),
