@@ -10,7 +10,10 @@ from typing import Any, Protocol
 
 from controller.policy import RoutingPolicy
 from emulator.iperf3 import START_S
-from experiments.figures import completion_figure, fabric_figure, figure_bytes, throughput_figure
+from experiments.figures.board import fabric_figure
+from experiments.figures.completion import completion_figure
+from experiments.figures.style import figure_bytes
+from experiments.figures.throughput import throughput_figure
 from experiments.outcome import FAILURE, Outcome, analyse, completion_s, with_slowdown
 from experiments.report import FabricView, Report, RunFigures, render
 from experiments.results import COMPLETE, INCOMPLETE, RUNNING, ResultsFolder, provenance, slug

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from matplotlib.figure import Figure
 
-from experiments.figures import cost_figure, figure_bytes, sensitivity_figure
+from experiments.figures.cost import cost_figure, sensitivity_figure
+from experiments.figures.style import figure_bytes
 from simulator.economics.bill import Comparison, compare
 from simulator.economics.price_book import default_price_book
 from tests.experiments.test_figures import assert_nothing_is_cut, drawn

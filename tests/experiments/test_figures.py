@@ -9,7 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from experiments.figures import completion_figure, fabric_figure, figure_bytes, matrix_figure, throughput_figure
+from experiments.figures.board import fabric_figure
+from experiments.figures.completion import completion_figure
+from experiments.figures.matrix import matrix_figure
+from experiments.figures.style import figure_bytes
+from experiments.figures.throughput import throughput_figure
 from experiments.report import FabricView, Report, RunFigures, render
 from tests.experiments.cases import made, small
 from topologies.builders import build, preset_spec

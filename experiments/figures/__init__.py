@@ -1,0 +1,1 @@
+"""Figures fit for a paper, one module per figure; each is a pure function of results."""
