@@ -29,7 +29,7 @@ from emulator.link_control import LinkControl
 from emulator.load import LoadWatch
 from emulator.mininet_net import mininet_view, run_line
 from emulator.openvswitch import OpenVSwitch, instances_for, kernel_datapath_available
-from emulator.planned_failures import FailureDriver
+from emulator.planned_failures import FailureDrivers, impairment_for
 from emulator.probe import Stream, StreamProcess
 from emulator.replay import Iperf3Replay
 from emulator.rundir import RunDir
@@ -301,7 +301,7 @@ class Emulation:
         cancelled: threading.Event,
         interval_s: float = DEFAULT_INTERVAL_S,
     ) -> RunRecord:
-        """Replay ``schedule`` with iperf3 while the links in ``failures`` fail and come back; everything measured.
+        """Replay ``schedule`` with iperf3 while ``failures`` happen and end; everything measured.
 
         Cancelling keeps what was measured and marks the rest in the record's notes.
         """
@@ -312,7 +312,7 @@ class Emulation:
         watch = LoadWatch(self.ovs.switch_pids())
         sampler = LinkSampler(self.fabric, start_s, interval_s)
         probe = self._start_probe(failures)
-        drivers = [FailureDriver(self.links, failure, start_s) for failure in failures]
+        drivers = FailureDrivers(failures, start_s, self.links.set_link, self._impair_as)
         replay = Iperf3Replay(
             self.fabric, self.scale, self.devices.namespaces, schedule, self._run_dir.path, start_s, cancelled, progress
         )
@@ -324,12 +324,11 @@ class Emulation:
                 raise
             notes.append(str(error))
         finally:
-            for driver in drivers:
-                driver.finish()
+            driven = drivers.finish()
             probed = probe.stop() if probe else None
             series = sampler.stop()
             load = watch.stop()
-        events = [*replay.log.events, *(event for driver in drivers for event in driver.events)]
+        events = [*replay.log.events, *driven]
         events += self._controller_events(events_before, start_s)
         gap = probed.longest_gap() if probed else None
         if probed and gap:
@@ -349,6 +348,10 @@ class Emulation:
             notes=tuple(notes),
             longest_gap_s=gap[0] if gap else None,
         )
+
+    def _impair_as(self, failure: LinkFailure, on: bool) -> None:
+        own_mbps = self.scale.emulated_rate_mbps(self.fabric.link(failure.link_id).rate_mbps)
+        self.links.impair(failure.link_id, impairment_for(failure, on, own_mbps))
 
     def _start_probe(self, failures: Sequence[LinkFailure]) -> StreamProcess | None:
         """A probe whose healthy path crosses the first failing NIC or NVLink: from a neighbour to the GPU behind it."""

@@ -25,7 +25,7 @@ from emulator.kernel import open_network_namespace, process_start_ticks
 from emulator.machine_settings import restore
 from emulator.openvswitch import check_tools
 from emulator.rundir import RUN_ROOT, FabricState, RunDir, check_name, known_names
-from emulator.wire import failure_to_dict, messages, raise_error, record_from_dict, send
+from emulator.wire import messages, raise_error, record_from_dict, send
 from topologies.addresses import check_addressable
 from topologies.builders import build
 from topologies.model import Fabric, FabricSpec
@@ -157,7 +157,7 @@ class RunningFabric:
         request = {
             "verb": "run",
             "schedule": schedule.to_dict(),
-            "failures": [failure_to_dict(failure) for failure in failures],
+            "failures": [failure.to_dict() for failure in failures],
             "seed": seed,
         }
         return record_from_dict(self._request(request, progress))

@@ -104,7 +104,7 @@ class ControlServer:
         with self._alone():
             record = self._emulation.run(
                 Schedule.from_dict(request["schedule"]),
-                [LinkFailure(**failure) for failure in request["failures"]],
+                [LinkFailure.from_dict(failure) for failure in request["failures"]],
                 request["seed"],
                 _until_hangup(progress, cancelled),
                 cancelled,

@@ -55,11 +55,6 @@ def raise_error(message: dict[str, Any]) -> None:
         raise RemoteError(message["error"]["message"], message["error"]["exit_code"])
 
 
-def failure_to_dict(failure: LinkFailure) -> dict[str, Any]:
-    """JSON-ready form of a planned failure."""
-    return {"link_id": failure.link_id, "at_s": failure.at_s, "restore_s": failure.restore_s}
-
-
 def record_to_dict(record: RunRecord) -> dict[str, Any]:
     """JSON-ready form of a run record that :func:`record_from_dict` reads back."""
     return {
@@ -67,7 +62,7 @@ def record_to_dict(record: RunRecord) -> dict[str, Any]:
         "fabric": record.fabric.to_dict(),
         "scale": {"rate": record.scale.rate, "time": record.scale.time},
         "schedule": record.schedule.to_dict(),
-        "failures": [failure_to_dict(failure) for failure in record.failures],
+        "failures": [failure.to_dict() for failure in record.failures],
         "seed": record.seed,
         "transfers": [
             {**{name: getattr(one, name) for name in one.__dataclass_fields__}, "status": one.status.value}
@@ -94,7 +89,7 @@ def record_from_dict(data: dict[str, Any]) -> RunRecord:
         fabric=FabricSpec.from_dict(data["fabric"]),
         scale=Scale(**data["scale"]),
         schedule=Schedule.from_dict(data["schedule"]),
-        failures=tuple(LinkFailure(**failure) for failure in data["failures"]),
+        failures=tuple(LinkFailure.from_dict(failure) for failure in data["failures"]),
         seed=data["seed"],
         transfers=tuple(
             TransferRecord(**{**one, "status": TransferStatus(one["status"])}) for one in data["transfers"]

@@ -13,6 +13,7 @@ from typing import Any
 
 from topologies.model import Fabric
 from workloads.bandwidth import bandwidth
+from workloads.failures import FailureKind, LinkFailure
 from workloads.records import EventKind, RunRecord, TransferStatus
 
 HEALTHY = "healthy"
@@ -20,6 +21,10 @@ FAILURE = "failure"
 
 JUDGED_FROM_S = 1.0
 """Shorter transfers than this (nominal, emulated) are not judged: start-up would dominate what is measured."""
+
+
+EARLY_S = 0.5
+"""A failure that the back end timed up to this much before its planned moment is still that failure."""
 
 
 @dataclass(frozen=True)
@@ -152,22 +157,22 @@ def outages(record: RunRecord, detours: Mapping[str, Sequence[str]]) -> tuple[Ou
 
     ``detours`` names, for each failed link, the links that take its traffic over.
     """
-    return tuple(
-        _outage(record, failure.link_id, failure.at_s, failure.restore_s, detours) for failure in record.failures
-    )
+    return tuple(_outage(record, failure, detours.get(failure.link_id, ())) for failure in record.failures)
 
 
-def _outage(
-    record: RunRecord, link_id: str, at_s: float, restore_s: float | None, detours: Mapping[str, Sequence[str]]
-) -> Outage:
+def _outage(record: RunRecord, failure: LinkFailure, detour_ids: Sequence[str]) -> Outage:
+    link_id, restore_s = failure.link_id, failure.restore_s
+    is_down = failure.kind is FailureKind.DOWN
+    begins, ends = (EventKind.LINK_DOWN, EventKind.LINK_UP) if is_down else (EventKind.IMPAIRED, EventKind.MENDED)
+
     def first(kind: EventKind, since_s: float) -> float | None:
         times = [event.t_s for event in record.events
                  if event.kind is kind and event.subject == link_id and event.t_s >= since_s]  # fmt: skip
         return min(times, default=None)
 
-    down_s = first(EventKind.LINK_DOWN, 0.0)
-    down_s = at_s if down_s is None else down_s
-    up_s = first(EventKind.LINK_UP, down_s)
+    down_s = first(begins, max(0.0, failure.at_s - EARLY_S))
+    down_s = failure.at_s if down_s is None else down_s
+    up_s = first(ends, down_s)
     end_s = float(record.links.t_s[-1]) if len(record.links.t_s) else 0.0
     if up_s is None and restore_s is not None and restore_s <= end_s:
         up_s = restore_s
@@ -184,7 +189,7 @@ def _outage(
         before_mbps = found.before * 8 / 1e6 / down_s if down_s > 0 else None
         return LinkTraffic(of_link, found.before, found.during, found.after, before_mbps, during_mbps)
 
-    detour = tuple(traffic(other) for other in detours.get(link_id, ()))
+    detour = tuple(traffic(other) for other in detour_ids)
     rerouted_after_s = None if rerouted_s is None else rerouted_s - down_s
     return Outage(link_id, down_s, up_s, rerouted_after_s, traffic(link_id), detour)
 

@@ -111,10 +111,7 @@ def run_dict(record: RunRecord, outcome: Outcome) -> dict[str, Any]:
         "fabric": record.fabric.to_dict(),
         "scale": {"rate": record.scale.rate, "time": record.scale.time},
         "seed": record.seed,
-        "failures": [
-            {"link": failure.link_id, "at_s": failure.at_s, "restore_s": failure.restore_s}
-            for failure in record.failures
-        ],
+        "failures": [failure.to_dict() for failure in record.failures],
         "schedule": {key: value for key, value in record.schedule.to_dict().items() if key != "transfers"},
         "outcome": outcome.to_dict(),
     }

@@ -7,7 +7,7 @@ rounding. Start-up, slow start, acknowledgements, queues and loss are not modell
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from simulator.fair_share import max_min_rates
 from simulator.paths import PairPaths, Router, directed_links, link_positions
 from topologies.model import Fabric, Failures
 from topologies.scale import Scale
-from workloads.failures import LinkFailure, check_failures
+from workloads.failures import FailureKind, LinkFailure, check_failures
 from workloads.records import (
     Event,
     EventKind,
@@ -56,6 +56,7 @@ def simulate(
     scale: Scale,
     failures: Sequence[LinkFailure] = (),
     repair_delay_s: float = REPAIR_DELAY_S,
+    silent_repair_delay_s: float | None = None,
     start_delay_s: float = 0.0,
     goodput: float = TCP_GOODPUT,
     seed: int = 0,
@@ -65,7 +66,9 @@ def simulate(
 
     ``Scale(1, 1)`` gives those of the real machine. ``goodput`` is the payload share of a link's rate; link counters
     hold frames, payload / goodput. While a link is down, flows over it stand still until ``repair_delay_s`` later the
-    new routes hold; after it is up again, the old routes come back with the same delay. ``start_delay_s`` passes
+    new routes hold; after it is up again, the old routes come back with the same delay. A blackhole changes routes
+    after ``silent_repair_delay_s`` (None: never, as nothing notices it), a degraded link never does; delay and loss
+    change nothing here, which the record's notes say. ``start_delay_s`` passes
     between the end of what a transfer waits for (its own delay included) and its first byte: what a back end needs to
     start it. A transfer between GPUs that have no path fails; what waited for it goes on. ``progress`` is told the
     share done.
@@ -81,7 +84,8 @@ def simulate(
     for name, delay_s in (("repair_delay_s", repair_delay_s), ("start_delay_s", start_delay_s)):
         if not delay_s >= 0:
             raise SimulationError(f"{name} is {delay_s}; it must be 0 or more")
-    run = _Run(fabric, schedule, router, scale, tuple(failures), repair_delay_s, start_delay_s, goodput, seed)
+    changes = _changes(failures, repair_delay_s, silent_repair_delay_s)
+    run = _Run(fabric, schedule, router, scale, tuple(failures), changes, start_delay_s, goodput, seed)
     return run.run(progress)
 
 
@@ -98,10 +102,10 @@ class _Flow:
 
 @dataclass(frozen=True)
 class _Change:
-    """A link goes down or up, for the wires or (later) for the routes."""
+    """A failure begins or ends (``up``), for the wires or (later) for the routes."""
 
     t_s: float
-    link_id: str
+    failure: LinkFailure
     up: bool
     routes: bool
 
@@ -114,7 +118,7 @@ class _Run:
         router: Router,
         scale: Scale,
         failures: tuple[LinkFailure, ...],
-        repair_delay_s: float,
+        changes: Sequence[_Change],
         start_delay_s: float,
         goodput: float,
         seed: int,
@@ -130,9 +134,9 @@ class _Run:
         self.positions = link_positions(fabric)
         rates_mbps = np.array([scale.emulated_rate_mbps(link.rate_mbps) for link in fabric.links])
         self.wire = np.repeat(rates_mbps * 1e6 / 8, 2)  # bytes per second of frames, per directed link
-        self.changes = deque(_changes(failures, repair_delay_s))
-        self.down: set[str] = set()
-        self.routed_down: set[str] = set()
+        self.changes = deque(changes)
+        self.broken: list[LinkFailure] = []
+        self.routed_down: Counter[str] = Counter()  # how many failures have taken each link out of the routes
         self.paths: PairPaths = router(Failures())
         self.now_s = 0.0
         self.flows: list[_Flow] = []
@@ -199,11 +203,25 @@ class _Run:
 
     def _rates(self) -> NDArray[np.float64]:
         """Payload rate of every flow in bytes per second; 0 over a dead link."""
-        dead = {2 * self.positions[link_id] + end for link_id in self.down for end in (0, 1)}
+        dead = {link for failure in self.broken for link in self._dead_links(failure)}
+        wire = self.wire
+        degraded = [failure for failure in self.broken if failure.kind is FailureKind.DEGRADE]
+        if degraded:
+            wire = wire.copy()
+            for failure in degraded:
+                position = 2 * self.positions[failure.link_id]
+                wire[position : position + 2] *= failure.rate_share
         rates = np.zeros(len(self.flows))
         alive = [index for index, flow in enumerate(self.flows) if dead.isdisjoint(flow.links)]
-        rates[alive] = max_min_rates(self.wire * self.goodput, [self.flows[index].links for index in alive])
+        rates[alive] = max_min_rates(wire * self.goodput, [self.flows[index].links for index in alive])
         return rates
+
+    def _dead_links(self, failure: LinkFailure) -> tuple[int, ...]:
+        """The directed links that carry nothing under a failure."""
+        there, back = 2 * self.positions[failure.link_id], 2 * self.positions[failure.link_id] + 1
+        if failure.kind is FailureKind.BLACKHOLE:
+            return {"both": (there, back), "out": (there,), "in": (back,)}[failure.direction]
+        return (there, back) if failure.kind is FailureKind.DOWN else ()
 
     def _advance(self, step_s: float, rates: NDArray[np.float64]) -> None:
         self.now_s += step_s
@@ -217,18 +235,24 @@ class _Run:
         rerouted = []
         while self.changes and self.changes[0].t_s <= self.now_s * (1 + TIE):
             change = self.changes.popleft()
-            state = self.routed_down if change.routes else self.down
-            (state.discard if change.up else state.add)(change.link_id)
+            failure = change.failure
             if change.routes:
+                self.routed_down[failure.link_id] += -1 if change.up else 1
                 rerouted.append(change)
-            else:
+                continue
+            (self.broken.remove if change.up else self.broken.append)(failure)
+            if failure.kind is FailureKind.DOWN:
                 kind = EventKind.LINK_UP if change.up else EventKind.LINK_DOWN
-                self.events.append(Event(change.t_s, kind, change.link_id))
+                self.events.append(Event(change.t_s, kind, failure.link_id))
+            else:
+                kind = EventKind.MENDED if change.up else EventKind.IMPAIRED
+                self.events.append(Event(change.t_s, kind, failure.link_id, failure.text))
         if not rerouted:
             return
         for change in rerouted:
             state_text = "up" if change.up else "down"
-            self.events.append(Event(change.t_s, EventKind.REROUTED, change.link_id, f"link {state_text}"))
+            self.events.append(Event(change.t_s, EventKind.REROUTED, change.failure.link_id, f"link {state_text}"))
+        self.routed_down = +self.routed_down
         self.paths = self.router(Failures(links=frozenset(self.routed_down)))
         for flow in list(self.flows):
             links = self._links(flow.transfer)
@@ -320,8 +344,9 @@ class _Run:
     def _give_up(self) -> None:
         """Record what stands still for ever: flows over a link that is down and never routed around."""
         for flow in self.flows:
-            crossed = {self.fabric.links[link // 2].id for link in flow.links}
-            reason = f"stood still: {', '.join(sorted(crossed & self.down))} was down and no route led around it"
+            dead = {failure for failure in self.broken if set(self._dead_links(failure)) & set(flow.links)}
+            what = ", ".join(sorted({f"{failure.link_id} was {failure.text}" for failure in dead}))
+            reason = f"stood still: {what} and no route led around it"
             received = flow.size_bytes - flow.left_bytes
             self.records[flow.transfer.id] = TransferRecord(
                 flow.transfer.id, TransferStatus.INCOMPLETE, flow.start_s, None, received, flow.size_bytes, reason
@@ -354,17 +379,27 @@ class _Run:
             transfers=tuple(self.records[transfer.id] for transfer in self.schedule.transfers),
             links=series,
             events=tuple(sorted(self.events, key=lambda event: event.t_s)),
-            notes=NOTES,
+            notes=(*NOTES, *_not_modelled(self.failures)),
             last_computation_s=self.last_computation_s,
         )
 
 
-def _changes(failures: Sequence[LinkFailure], repair_delay_s: float) -> list[_Change]:
+def _not_modelled(failures: Sequence[LinkFailure]) -> list[str]:
+    kinds = {failure.kind for failure in failures} & {FailureKind.DELAY, FailureKind.LOSS}
+    return [f"Not modelled: {kind.value} on links." for kind in sorted(kinds)]
+
+
+def _changes(
+    failures: Sequence[LinkFailure], repair_delay_s: float, silent_repair_delay_s: float | None
+) -> list[_Change]:
     """All changes in order of time; at the same instant wires change before routes, and down before up."""
+    noticed_after_s = {FailureKind.DOWN: repair_delay_s, FailureKind.BLACKHOLE: silent_repair_delay_s}
     changes = []
     for failure in failures:
+        delay_s = noticed_after_s.get(failure.kind)
         for t_s, up in ((failure.at_s, False), (failure.restore_s, True)):
             if t_s is not None:
-                changes.append(_Change(t_s, failure.link_id, up, routes=False))
-                changes.append(_Change(t_s + repair_delay_s, failure.link_id, up, routes=True))
+                changes.append(_Change(t_s, failure, up, routes=False))
+                if delay_s is not None:
+                    changes.append(_Change(t_s + delay_s, failure, up, routes=True))
     return sorted(changes, key=lambda change: (change.t_s, change.routes, change.up))

@@ -54,6 +54,8 @@ class EventKind(str, Enum):
 
     LINK_DOWN = "link-down"
     LINK_UP = "link-up"
+    IMPAIRED = "impaired"
+    MENDED = "mended"
     REROUTED = "rerouted"
     PHASE_START = "phase-start"
     PHASE_END = "phase-end"

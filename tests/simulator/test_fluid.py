@@ -14,7 +14,7 @@ from topologies.errors import UnknownElementError
 from topologies.model import NO_FAILURES, Fabric, FabricKind, FabricSpec, LinkKind
 from topologies.scale import Scale
 from workloads.collectives import all_ranks, all_to_all, collective, rail_rings, ring_all_reduce
-from workloads.failures import LinkFailure
+from workloads.failures import FailureKind, LinkFailure
 from workloads.records import EventKind, RunRecord, TransferStatus
 from workloads.schedule import Computation, Schedule, Tag, Transfer
 
@@ -33,9 +33,9 @@ def sends(fabric: Fabric, *triples: tuple[int, int, int]) -> Schedule:
 
 
 def run(fabric: Fabric, schedule: Schedule, *failures: LinkFailure, delay_s: float = 0.5, goodput: float = 1.0,
-        scale: Scale = REAL) -> RunRecord:  # fmt: skip
+        scale: Scale = REAL, silent_s: float | None = None) -> RunRecord:  # fmt: skip
     return simulate(fabric, schedule, shortest(fabric), scale=scale, failures=failures, repair_delay_s=delay_s,
-                    goodput=goodput)  # fmt: skip
+                    silent_repair_delay_s=silent_s, goodput=goodput)  # fmt: skip
 
 
 def ends(record: RunRecord) -> list[float | None]:
@@ -311,3 +311,48 @@ def test_stepwise_rings_take_as_long_as_bulk_ones() -> None:
     for form in ("bulk", "stepwise"):
         record = run(fabric, collective("all-reduce", all_ranks(fabric), 4 * 10**8, 4, form=form))
         assert max(end for end in ends(record) if end) == pytest.approx(6.0, rel=1e-9)
+
+
+def test_a_blackhole_stands_still_until_somebody_notices() -> None:
+    fabric = fabric_of(domains=2, rails=2)
+    schedule = sends(fabric, (0, 2, 4 * 10**8))
+    hole = LinkFailure("d0r0-rail0", 1.0, 2.0, FailureKind.BLACKHOLE)
+    record = run(fabric, schedule, hole)
+    assert ends(record) == pytest.approx([5.0], rel=1e-9)
+    kinds = [(event.t_s, event.kind) for event in record.events if event.subject == "d0r0-rail0"]
+    assert kinds == [(1.0, EventKind.IMPAIRED), (2.0, EventKind.MENDED)]
+    noticed = run(fabric, schedule, hole, silent_s=0.5)
+    assert ends(noticed) == pytest.approx([4.5], rel=1e-9)
+    never = run(fabric, schedule, dataclasses.replace(hole, restore_s=None))
+    assert never.transfers[0].reason == "stood still: d0r0-rail0 was swallowing packets and no route led around it"
+
+
+def test_a_blackhole_of_one_direction_leaves_the_other() -> None:
+    fabric = fabric_of(domains=2, rails=1)
+    schedule = sends(fabric, (0, 1, 10**8), (1, 0, 10**8))
+    record = run(fabric, schedule, LinkFailure("d0r0-rail0", 0.5, 2.0, FailureKind.BLACKHOLE, direction="out"))
+    assert ends(record) == pytest.approx([2.5, 1.0], rel=1e-9)
+
+
+def test_a_degraded_link_keeps_its_share_and_its_routes() -> None:
+    fabric = fabric_of(domains=2, rails=1)
+    slow = LinkFailure("d0r0-rail0", 1.0, 3.0, FailureKind.DEGRADE, rate_share=0.25)
+    record = run(fabric, sends(fabric, (0, 1, 4 * 10**8)), slow)
+    assert ends(record) == pytest.approx([1 + 2 + 2.5], rel=1e-9)
+    assert not [event for event in record.events if event.kind is EventKind.REROUTED]
+
+
+def test_delay_and_loss_are_said_not_to_be_modelled() -> None:
+    fabric = fabric_of(domains=2, rails=1)
+    late = LinkFailure("d0r0-rail0", 0.0, None, FailureKind.DELAY, delay_s=0.005)
+    record = run(fabric, sends(fabric, (0, 1, 10**8)), late)
+    assert ends(record) == pytest.approx([1.0], rel=1e-9)
+    assert record.notes[-1] == "Not modelled: delay on links."
+
+
+def test_failures_of_one_link_may_overlap() -> None:
+    fabric = fabric_of(domains=2, rails=1)
+    schedule = sends(fabric, (0, 1, 2 * 10**8))
+    twice = (LinkFailure("d0r0-rail0", 0.5, 1.5), LinkFailure("d0r0-rail0", 1.0, 2.0))
+    record = run(fabric, schedule, *twice, delay_s=10.0)
+    assert ends(record) == pytest.approx([3.5], rel=1e-9)

@@ -5,7 +5,7 @@ from topologies.builders import build
 from topologies.errors import UnknownElementError
 from topologies.model import FabricKind, FabricSpec
 from workloads.errors import ScheduleError
-from workloads.failures import LinkFailure, check_failures
+from workloads.failures import FailureKind, LinkFailure, check_failures
 from workloads.records import LinkSeries, OutageBytes, TransferRecord, TransferStatus
 
 
@@ -59,3 +59,28 @@ def test_failures_are_checked() -> None:
         LinkFailure("d0r0-rail0", 2.0, 2.0)
     with pytest.raises(ScheduleError, match="0 or more"):
         LinkFailure("d0r0-rail0", -1.0)
+
+
+def test_failures_survive_their_own_json() -> None:
+    for failure in (
+        LinkFailure("a", 1.0, 2.0),
+        LinkFailure("a", 1.0, None, FailureKind.BLACKHOLE, direction="out"),
+        LinkFailure("a", 1.0, 2.0, FailureKind.LOSS, loss_share=0.5),
+    ):
+        assert LinkFailure.from_dict(failure.to_dict()) == failure
+    assert LinkFailure.from_dict({"link_id": "a", "at_s": 1.0, "restore_s": 2.0}) == LinkFailure("a", 1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (FailureKind.DEGRADE, {"rate_share": 1.0}),
+        (FailureKind.DEGRADE, {"rate_share": 0.0}),
+        (FailureKind.DELAY, {"delay_s": 0.0}),
+        (FailureKind.LOSS, {"loss_share": 1.5}),
+        (FailureKind.BLACKHOLE, {"direction": "up"}),
+    ],
+)
+def test_impossible_failures_are_refused(kind: FailureKind, values: dict[str, object]) -> None:
+    with pytest.raises(ScheduleError, match="link a"):
+        LinkFailure("a", 1.0, None, kind, **values)  # type: ignore[arg-type]
