@@ -82,8 +82,8 @@ def test_a_wrong_relay_rule_is_reported():
 
 def test_a_schedule_is_replayed_in_full_and_a_failure_is_survived():
     with fabric("replay", domains=4, rails=4) as running:
-        schedule = ring_all_reduce(rail_rings(running.fabric), 64 << 20, 16)
-        record = running.run(schedule, [LinkFailure("d1r1-rail1", 0.6, 1.3)])
+        schedule = ring_all_reduce(rail_rings(running.fabric), 160 << 20, 16)
+        record = running.run(schedule, [LinkFailure("d1r1-rail1", 1.6, 2.6)])
         assert record.complete, [transfer.reason for transfer in record.transfers]
         assert {transfer.transfer_id for transfer in record.transfers} == set(schedule.by_id)
         kinds = [event.kind for event in record.events]
