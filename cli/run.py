@@ -1,4 +1,4 @@
-"""``railbed run``: run a scenario file."""
+"""``railbed run``: run a scenario file, or a table of the papers' numbers by its name."""
 
 from __future__ import annotations
 
@@ -6,16 +6,28 @@ import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import click
 
 from cli.fabrics import need_root
 from cli.output import json_option, print_json, progress
+from cli.reference_table import run_reference
 from cli.results_table import print_results
 
 
+class ScenarioOrName(click.Path):
+    """A file that exists, or the name of a reference experiment, which is passed on as text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value as a path, or as text where it is a name."""
+        from experiments.reference.registry import is_reference
+
+        return value if is_reference(str(value)) else super().convert(value, param, ctx)
+
+
 @click.command("run")
-@click.argument("scenario", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("scenario", type=ScenarioOrName(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--backend",
     type=click.Choice(["emulator", "simulator"]),
@@ -30,11 +42,16 @@ from cli.results_table import print_results
     help="Folder that the results are written below.",
 )
 @json_option
-def command(scenario: Path, backend: str | None, results_root: Path, as_json: bool) -> int:
+def command(scenario: Path | str, backend: str | None, results_root: Path, as_json: bool) -> int:
     """Run the SCENARIO file: its workload on its fabrics, healthy and with its failures.
 
-    Prints the table and writes results, figures and a report. Exit code 1 if a transfer was not made in full.
+    Prints the table and writes results, figures and a report. Exit code 1 if a transfer was not made in full. R1 to R9
+    in place of a file make one table of the papers' numbers, paper-tables all of them, on the simulator.
     """
+    if isinstance(scenario, str):
+        if backend == "emulator":
+            raise click.BadParameter(f"{scenario} runs on the simulator only", param_hint="'--backend'")
+        return run_reference(scenario, results_root, as_json)
     from experiments.run import run_scenario, simulator_backend
     from experiments.scenario import load_scenario
 

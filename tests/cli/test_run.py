@@ -64,3 +64,26 @@ def test_a_wrong_scenario_is_exit_code_2(capsys: pytest.CaptureFixture[str], tmp
     assert err.startswith("railbed: ")
     assert "wrong.yaml" in err
     assert "Traceback" not in err
+
+
+def test_a_reference_experiment_is_run_by_its_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, err = run(capsys, "run", "r7", "--results", tmp_path, "--json")
+    assert (code, err) == (0, "")
+    printed = json.loads(out)
+    stored = json.loads((Path(printed["folder"]) / "reference.json").read_text())
+    assert stored["rows"] == printed["rows"]
+    assert printed["rows"][0]["measured"] == pytest.approx(6.25)
+    assert printed["rows"][0]["agrees"] is True
+    assert json.loads((Path(printed["folder"]) / "summary.json").read_text())["status"] == "complete"
+
+
+def test_a_reference_experiment_prints_a_table_and_runs_on_the_simulator_only(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, out, _ = run(capsys, "run", "R7", "--results", tmp_path)
+    assert code == 0
+    assert "6.25 %" in out
+    assert "2 of 2 expected numbers are met." in out
+    code, out, err = run(capsys, "run", "R7", "--backend", "emulator")
+    assert (code, out) == (2, "")
+    assert "R7 runs on the simulator only" in err

@@ -1,0 +1,44 @@
+"""All reference experiments by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.reference.bill import R1, R2
+from experiments.reference.forwarding import R3
+from experiments.reference.rails import R8
+from experiments.reference.robustness import R6, R7
+from experiments.reference.row import Reference, ReferenceRow, Told, UnknownReferenceError
+from experiments.reference.traffic import R5, R9
+from topologies.near import did_you_mean
+
+REFERENCES: dict[str, Reference] = {reference.name: reference for reference in (R1, R2, R3, R5, R6, R7, R8, R9)}
+"""By name, in the order of the tables."""
+
+PAPER_TABLES = "paper-tables"
+"""The name of all of them together."""
+
+
+def is_reference(name: str) -> bool:
+    """Whether that is the name of a reference experiment, or of all of them."""
+    return name.upper() in REFERENCES or name.lower() == PAPER_TABLES
+
+
+def find(names: Sequence[str]) -> list[Reference]:
+    """The experiments of those names, each once; raises UnknownReferenceError for an unknown name."""
+    found: dict[str, Reference] = {}
+    for name in names:
+        if name.lower() == PAPER_TABLES:
+            found.update(REFERENCES)
+        elif name.upper() in REFERENCES:
+            found[name.upper()] = REFERENCES[name.upper()]
+        else:
+            hint = did_you_mean(name.upper(), REFERENCES)
+            known = ", ".join((*REFERENCES, PAPER_TABLES))
+            raise UnknownReferenceError(f"unknown reference experiment '{name}': {hint}They are {known}")
+    return list(found.values())
+
+
+def run(names: Sequence[str], told: Told = lambda text: None) -> tuple[ReferenceRow, ...]:
+    """The rows of the experiments of those names, made anew; ``told`` hears what is being reckoned."""
+    return tuple(row for reference in find(names) for row in reference.make(told))

@@ -1,0 +1,36 @@
+"""What the reference experiments share: one run of a schedule on the simulator, in units of the real machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.policy import RoutingPolicy
+from simulator.fluid import simulate
+from simulator.routes import controller_router
+from topologies.model import Fabric
+from topologies.scale import Scale
+from workloads.failures import LinkFailure
+from workloads.schedule import Schedule
+
+
+def duration_s(
+    fabric: Fabric, schedule: Schedule, *, seed: int = 0, down: Iterable[str] = (), message_s: float = 0.0
+) -> float:
+    """Seconds from the start to the last byte on the real machine, on the controller's routes.
+
+    The links ``down`` are down throughout and routed around; ``message_s`` passes before each transfer's first byte.
+    Rates are payload: nothing is taken off for headers.
+    """
+    record = simulate(
+        fabric,
+        schedule,
+        controller_router(fabric, RoutingPolicy(seed=seed)),
+        scale=Scale(1, 1),
+        failures=[LinkFailure(link_id, 0.0) for link_id in down],
+        repair_delay_s=0.0,
+        start_delay_s=message_s,
+        goodput=1.0,
+    )
+    ends = [transfer.end_s for transfer in record.transfers if transfer.end_s is not None]
+    assert len(ends) == len(record.transfers), "every pair has a path in these experiments"
+    return max(*ends, record.last_computation_s or 0.0)
