@@ -13,3 +13,9 @@ class AmbiguousFabricError(RailbedError):
     """Several fabrics are up and none was named."""
 
     exit_code = 2
+
+
+class NoSuchProgramError(RailbedError):
+    """The program that is to run on the GPUs is not on this machine."""
+
+    exit_code = 2

@@ -25,6 +25,7 @@ COMMANDS = {
     "up": "Start a fabric that stays up in the background.",
     "down": "Take fabrics down and remove everything that is theirs.",
     "status": "The fabrics that are up, and how they are.",
+    "exec": "A real program on every GPU of a running fabric.",
     "fail": "Take a link, a GPU or a switch of a running fabric down.",
     "path": "Where packets go: declared, by the rules, and in truth.",
     "why": "The reason for each hop of a path.",

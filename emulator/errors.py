@@ -91,5 +91,9 @@ class ReplayError(EmulatorError):
     """A schedule cannot be replayed on this fabric."""
 
 
+class ProgramError(EmulatorError):
+    """A program cannot be started on the emulated GPUs, or did not end as it should."""
+
+
 class InterruptedRunError(EmulatorError):
     """The run was interrupted by its user."""

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
+MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_PRIVATE = 1 << 18
 MNT_DETACH = 2
@@ -97,6 +99,11 @@ def private_mounts() -> None:
 def mount_own_proc_and_sys() -> None:
     """Mount /proc of this process-id namespace and /sys of this network namespace over the old ones."""
     mount("proc", "/proc", "proc")
+    mount_own_sys()
+
+
+def mount_own_sys() -> None:
+    """Mount /sys of the calling process's network namespace over the old one."""
     unmount_lazily("/sys")
     mount("sysfs", "/sys", "sysfs")
 

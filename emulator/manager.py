@@ -7,11 +7,12 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -162,11 +163,33 @@ class RunningFabric:
         }
         return record_from_dict(self._request(request, progress))
 
+    @contextmanager
+    def lease(self) -> Iterator[Lease]:
+        """Have the fabric's traffic to oneself; raises EmulatorError if a run has it."""
+        with self._connected() as connection:
+            send(connection, {"verb": "lease"})
+            answers = messages(connection)
+            message = next(answers, {})
+            raise_error(message)
+            if "progress" not in message:
+                raise EmulatorError(f"the fabric '{self.name}' ended; its log: {self._run_dir.log_path}")
+            # The fabric's process keeps the namespaces open; its descriptors are opened anew from here.
+            pid, *_ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            namespaces: dict[str, int] = {}
+            try:
+                for gpu_id, number in message["progress"].items():
+                    namespaces[gpu_id] = os.open(f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC)
+                yield Lease(namespaces, self._run_dir.path, connection, answers)
+            finally:
+                for descriptor in namespaces.values():
+                    os.close(descriptor)
+
     def close(self) -> None:
         """Take the fabric down."""
         down(self.name)
 
-    def _request(self, request: dict[str, Any], progress: Callable[[Any], None] | None = None) -> Any:
+    @contextmanager
+    def _connected(self) -> Iterator[socket.socket]:
         with socket.socket(socket.AF_UNIX) as connection:
             try:
                 connection.connect(str(self._run_dir.socket_path))
@@ -174,6 +197,10 @@ class RunningFabric:
                 raise NoSuchFabricError(
                     f"the fabric '{self.name}' does not answer; 'railbed down' clears it away, 'railbed up' starts anew"
                 ) from None
+            yield connection
+
+    def _request(self, request: dict[str, Any], progress: Callable[[Any], None] | None = None) -> Any:
+        with self._connected() as connection:
             send(connection, request)
             for message in messages(connection):
                 raise_error(message)
@@ -182,6 +209,26 @@ class RunningFabric:
                 if progress:
                     progress(message["progress"])
         raise EmulatorError(f"the fabric '{self.name}' ended before it answered; its log: {self._run_dir.log_path}")
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A fabric's traffic, held by us: descriptors of the GPUs' network namespaces by GPU id, and its run directory.
+
+    ``connection`` becomes readable when the fabric ends.
+    """
+
+    namespaces: dict[str, int]
+    run_path: Path
+    connection: socket.socket
+    answers: Iterator[dict[str, Any]]
+
+    def give_back(self) -> list[str]:
+        """End the lease; sentences about the load of the machine meanwhile, none if it was fast enough."""
+        self.connection.shutdown(socket.SHUT_WR)
+        message = next(self.answers, {})
+        raise_error(message)
+        return list(message.get("result", ()))
 
 
 @dataclass

@@ -12,6 +12,7 @@ from emulator.calibrate import measure
 from emulator.emulation import Emulation
 from emulator.errors import EmulatorError
 from emulator.hops import trace_probes
+from emulator.load import LoadWatch
 from emulator.repair_probe import measure_absence, measure_repair
 from emulator.rule_walk import installed, three_paths
 from emulator.rundir import RunDir
@@ -19,7 +20,7 @@ from emulator.wire import error_message, messages, record_to_dict, send
 from workloads.failures import LinkFailure
 from workloads.schedule import Schedule
 
-Report = Callable[[float], None]
+Report = Callable[[Any], None]
 Answer = Callable[[dict[str, Any], Report, threading.Event], Any]
 
 
@@ -62,6 +63,7 @@ class ControlServer:
                 emulation, request["link"], request["src"], request["dst"], request["rate_per_s"]
             ),
             "run": self._run,
+            "lease": self._lease,
             "stop": self._stop,
         }
 
@@ -119,6 +121,15 @@ class ControlServer:
     def _calibrate(self, _request: dict[str, Any], _progress: Any, _cancelled: Any) -> Any:
         with self._alone():
             return measure(self._emulation)
+
+    def _lease(self, _request: dict[str, Any], progress: Report, cancelled: threading.Event) -> Any:
+        """Leave the traffic to a client until it hangs up: it is told the descriptors of the GPUs' namespaces."""
+        with self._alone():
+            watch = LoadWatch(self._emulation.ovs.switch_pids())
+            progress(self._emulation.devices.namespaces)
+            cancelled.wait()
+            overload = watch.stop().overload
+            return [f"overloaded: {overload}"] if overload else []
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

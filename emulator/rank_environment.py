@@ -1,0 +1,106 @@
+"""What a program on an emulated GPU is told: its rank, whom to meet, and the names of the others. Pure."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from emulator.names import HOST_INTERFACE
+from topologies.addresses import ipv4
+from topologies.model import Fabric
+
+DEFAULT_MASTER_PORT = 29500
+"""The port that PyTorch's own launcher takes. Every GPU has ports of its own, so nothing else can hold it."""
+
+DEFAULTS = {
+    # One thread per rank, as PyTorch's own launcher does: many ranks share this machine's cores.
+    "OMP_NUM_THREADS": "1",
+    # Output goes to a pipe; a script's lines should be seen when they are printed.
+    "PYTHONUNBUFFERED": "1",
+}
+"""Set only where the user has not set them."""
+
+
+RESOLVER_FILE = "# Railbed: an emulated GPU has no name server, only /etc/hosts\n"
+"""The text of ``/etc/resolv.conf`` on every GPU: a lookup fails at once instead of waiting for a far server."""
+
+
+@dataclass(frozen=True)
+class User:
+    """Whom a program runs as; ``home`` and ``name`` are for its environment."""
+
+    uid: int
+    gid: int
+    name: str
+    home: str
+
+
+def hosts_file(fabric: Fabric) -> str:
+    """The text of ``/etc/hosts`` on every GPU: each GPU's id is the name of its address."""
+    lines = ["127.0.0.1 localhost", *(f"{ipv4(gpu.domain, gpu.rail)} {gpu.id}" for gpu in fabric.gpus)]
+    return "\n".join(lines) + "\n"
+
+
+def rank_environment(
+    fabric: Fabric, rank: int, ranks: int, base: Mapping[str, str], port: int = DEFAULT_MASTER_PORT
+) -> dict[str, str]:
+    """The environment of one of ``ranks`` programs, made from the user's own (``base``).
+
+    Rank r runs on the r-th GPU, domain x rails + rail. Local ranks are places in the HB domain, as on a server with one
+    process per GPU. The names are those that PyTorch's and Open MPI's launchers set.
+    """
+    gpu = fabric.gpus[rank]
+    local_size = min(fabric.spec.rails, ranks - gpu.domain * fabric.spec.rails)
+    numbers = {
+        "RANK": rank,
+        "WORLD_SIZE": ranks,
+        "LOCAL_RANK": gpu.rail,
+        "LOCAL_WORLD_SIZE": local_size,
+        "NODE_RANK": gpu.domain,
+        "GROUP_RANK": gpu.domain,
+        "MASTER_PORT": port,
+        "OMPI_COMM_WORLD_RANK": rank,
+        "OMPI_COMM_WORLD_SIZE": ranks,
+        "OMPI_COMM_WORLD_LOCAL_RANK": gpu.rail,
+        "OMPI_COMM_WORLD_LOCAL_SIZE": local_size,
+        "OMPI_COMM_WORLD_NODE_RANK": gpu.rail,
+    }
+    return {
+        **DEFAULTS,
+        **base,
+        **{name: str(number) for name, number in numbers.items()},
+        "MASTER_ADDR": fabric.gpus[0].id,
+        "GLOO_SOCKET_IFNAME": HOST_INTERFACE,
+        "TP_SOCKET_IFNAME": HOST_INTERFACE,
+        "NCCL_SOCKET_IFNAME": HOST_INTERFACE,
+        "HOSTNAME": gpu.id,
+        "RAILBED_GPU": gpu.id,
+    }
+
+
+def user_environment(base: Mapping[str, str], user: User | None) -> dict[str, str]:
+    """``base`` as ``user`` would have it: whose home and name it speaks of; unchanged where there is no user."""
+    if user is None:
+        return dict(base)
+    return {**base, "HOME": user.home, "USER": user.name, "LOGNAME": user.name}
+
+
+def mpirun_words(gpu_ids: Sequence[str], words: Sequence[str], as_root: bool) -> tuple[str, ...]:
+    """The command line by which Open MPI's mpirun, on the first GPU, starts ``words`` once on each of ``gpu_ids``.
+
+    Its remote shell is ours; all traffic goes over TCP on the GPUs' one interface. ``as_root`` allows what mpirun
+    refuses root.
+    """
+    shell = f"{sys.executable} {Path(__file__).with_name('remote_shell.py')}"
+    settings = {
+        "plm_rsh_agent": shell,
+        "btl": "tcp,self",
+        "pml": "ob1",
+        "btl_tcp_if_include": HOST_INTERFACE,
+        "oob_tcp_if_include": HOST_INTERFACE,
+    }
+    options = [word for name, value in settings.items() for word in ("--mca", name, value)]
+    root = ["--allow-run-as-root"] if as_root else []
+    return ("mpirun", *root, *options, "--host", ",".join(gpu_ids), "-np", str(len(gpu_ids)), *words)
