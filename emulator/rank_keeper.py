@@ -37,6 +37,7 @@ from emulator.rank_environment import User
 
 CANNOT_START = 126
 _NICENESS = 5
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM)
 _REQUEST_BYTES = 1 << 20
 
 
@@ -103,8 +104,11 @@ class Keeper:
                     self._admit()
 
     def _start(self, program: Program, stdin: int) -> int:
+        # What is sent to a child before it has become the program waits for it instead of being lost.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
         child = os.fork()
         if child:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
             os.close(stdin)
             return child
         try:
@@ -116,8 +120,10 @@ class Keeper:
     def _signal_all(self, numbers: bytes) -> None:
         for number in numbers:
             for pid in (*self._ranks, *self._guests):
-                with suppress(ProcessLookupError):
-                    os.killpg(pid, number)
+                for send in (os.killpg, os.kill):
+                    with suppress(ProcessLookupError):
+                        send(pid, number)
+                        break
 
     def _bury(self) -> None:
         while True:
@@ -180,6 +186,10 @@ def run_keeper(
 def _become(program: Program, places: Places, stdin: int) -> NoReturn:
     """Turn this process into the program, on its GPU and as its user; raises OSError where that cannot be."""
     os.setsid()
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
     namespace = places.namespaces[program.gpu_id]
     os.dup2(stdin, 0)
     os.dup2(program.output, 1)
@@ -197,7 +207,4 @@ def _become(program: Program, places: Places, stdin: int) -> NoReturn:
         os.initgroups(user.name, user.gid)
         os.setgid(user.gid)
         os.setuid(user.uid)
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
     os.execvpe(program.command[0], program.command, dict(program.environment))
