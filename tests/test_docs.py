@@ -115,6 +115,7 @@ def test_commands_in_shell_blocks_are_known_with_their_options() -> None:
         words = words[1:] if words[0] == "sudo" else words
         if words[0] not in ("./railbed", "railbed"):
             continue
+        words = words[: words.index("--")] if "--" in words else words  # what follows is another program's
         command = next((word for word in words[1:] if not word.startswith("-")), "")
         seen.add(command)
         if command not in COMMANDS:
