@@ -52,12 +52,11 @@ def command(scenario: Path | str, backend: str | None, results_root: Path, as_js
         if backend == "emulator":
             raise click.BadParameter(f"{scenario} runs on the simulator only", param_hint="'--backend'")
         return run_reference(scenario, results_root, as_json)
-    from experiments.run import run_scenario, simulator_backend
+    from experiments.plan import simulator_backend
+    from experiments.run import run_scenario
     from experiments.scenario import load_scenario
 
-    loaded = load_scenario(scenario)
-    if backend is not None:
-        loaded = loaded.model_copy(update={"backend": backend})
+    loaded = load_scenario(scenario, [] if backend is None else [("backend", backend)])
     on_emulator = loaded.backend == "emulator"
     if on_emulator:
         need_root(f"run {scenario}")

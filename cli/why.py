@@ -9,7 +9,7 @@ import click
 from cli.fabrics import name_option, need_root, running_fabric
 from cli.output import json_option, print_json, table
 from controller.explain import Explanation, explain, foreign_nvswitch
-from controller.policy import RoutingPolicy
+from controller.policy import RoutingPolicy, relay_named
 from controller.routing import Routes
 from topologies.model import Failures
 
@@ -28,9 +28,8 @@ def command(src: str, dst: str, name: str | None, as_json: bool) -> int:
     running = running_fabric(name)
     status = running.status()
     fabric = running.fabric
-    routes = Routes(
-        fabric, Failures(links=frozenset(status["links_down"])), RoutingPolicy(seed=int(status.get("seed", 0)))
-    )
+    policy = RoutingPolicy(relay_named(status.get("relay", "source")), int(status.get("seed", 0)))
+    routes = Routes(fabric, Failures(links=frozenset(status["links_down"])), policy)
     explanation = explain(routes, fabric.gpu(src), fabric.gpu(dst))
     if as_json:
         print_json(as_dict(routes, explanation))

@@ -60,6 +60,7 @@ class ControllerProcess:
         framework: str | None = None,
         python: str | None = None,
         seed: int = 0,
+        relay: str = "source",
         local_repair: bool = True,
         guest: str | None = None,
         on_event: Callable[[ControllerEvent], None] | None = None,
@@ -75,7 +76,7 @@ class ControllerProcess:
         command = [python or controller_python(framework), *program, "--fabric", str(spec_path)]
         command += ["--listen", f"127.0.0.1:{port}"]
         if guest is None:
-            command += ["--seed", str(seed), "--northbound", f"127.0.0.1:{NORTHBOUND_PORT}"]
+            command += ["--seed", str(seed), "--relay", relay, "--northbound", f"127.0.0.1:{NORTHBOUND_PORT}"]
             if not local_repair:
                 command.append("--no-local-repair")
         environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT)}

@@ -193,6 +193,7 @@ def _emulate(
             framework=order["framework"],
             openflow_port=order["openflow_port"],
             seed=order["seed"],
+            relay=order["relay"],
             local_repair=order["local_repair"],
             controller=order["controller"],
             bfd=order["bfd"],

@@ -64,6 +64,7 @@ class Emulation:
         framework: str | None = None,
         openflow_port: int = 6653,
         seed: int = 0,
+        relay: str = "source",
         local_repair: bool = True,
         controller: str | None = None,
         bfd: bool = False,
@@ -74,6 +75,7 @@ class Emulation:
         check_scale(self.fabric, scale)
         self.scale = scale
         self.seed = seed
+        self.relay = relay
         self.local_repair = local_repair
         self.self_test = ""
         self.stages_s: dict[str, float] = {}
@@ -144,6 +146,7 @@ class Emulation:
             port=self._port,
             framework=self._framework,
             seed=self.seed,
+            relay=self.relay,
             local_repair=self.local_repair,
             guest=choice.text if choice.kind is ControllerKind.FILE else None,
         )
@@ -248,6 +251,7 @@ class Emulation:
             "controller": "running" if self.controller.alive() else "ended",
             "controller_kind": self.choice.kind.value,
             "seed": self.seed,
+            "relay": self.relay,
             "local_repair": self.local_repair,
             "bfd": self.bfd,
             "self_test": self.self_test,

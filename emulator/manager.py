@@ -249,6 +249,7 @@ def up(
     framework: str | None = None,
     openflow_port: int = DEFAULT_OPENFLOW_PORT,
     seed: int = 0,
+    relay: str = "source",
     local_repair: bool = True,
     controller: str | None = None,
     bfd: bool = False,
@@ -281,7 +282,18 @@ def up(
         try:
             run_dir.create()
             return _start(
-                run_dir, fabric, scale, progress, timeout_s, framework, openflow_port, seed, local_repair, choice, bfd
+                run_dir,
+                fabric,
+                scale,
+                progress,
+                timeout_s,
+                framework,
+                openflow_port,
+                seed,
+                relay,
+                local_repair,
+                choice,
+                bfd,
             )
         except OSError as error:
             _clear(run_dir)
@@ -297,6 +309,7 @@ def _start(
     framework: str | None,
     openflow_port: int,
     seed: int,
+    relay: str,
     local_repair: bool,
     choice: ControllerChoice,
     bfd: bool,
@@ -308,6 +321,7 @@ def _start(
         "framework": framework,
         "openflow_port": openflow_port,
         "seed": seed,
+        "relay": relay,
         "local_repair": local_repair,
         "controller": choice.text or choice.kind.value,
         "bfd": bfd,

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from emulator import manager
+from experiments.plan import PlannedRun
 from experiments.run import Progress
-from topologies.model import Fabric
-from topologies.scale import Scale
-from workloads.failures import LinkFailure
 from workloads.records import RunRecord
-from workloads.schedule import Schedule
 
 
 class EmulatorBackend:
@@ -23,27 +20,24 @@ class EmulatorBackend:
         self._show = show
         self._name = f"run-{os.getpid()}"
         self._running: manager.RunningFabric | None = None
+        self._is: tuple[object, ...] = ()
 
-    def __call__(
-        self,
-        fabric: Fabric,
-        scale: Scale,
-        schedule: Schedule,
-        failures: Sequence[LinkFailure],
-        seed: int,
-        progress: Callable[[float], None],
-    ) -> RunRecord:
-        """Replay ``schedule`` with iperf3; brings the fabric up first if another one (or none) is standing."""
-        running = self._standing(fabric, scale, seed)
-        return running.run(schedule, failures, seed, progress)
+    def __call__(self, run: PlannedRun, seed: int, progress: Callable[[float], None]) -> RunRecord:
+        """Replay the schedule with iperf3; brings the fabric up first if another one (or none) is standing."""
+        return self._standing(run).run(run.schedule, run.failures, seed, progress)
 
-    def _standing(self, fabric: Fabric, scale: Scale, seed: int) -> manager.RunningFabric:
-        running = self._running
-        if running is not None and (running.spec, running.scale, running.seed) == (fabric.spec, scale, seed):
-            return running
+    def _standing(self, run: PlannedRun) -> manager.RunningFabric:
+        wanted = (run.fabric.spec, run.scale, run.policy, run.bfd)
+        if self._running is not None and self._is == wanted:
+            return self._running
         self.close()
+        fabric, policy = run.fabric, run.policy
         self._show(f"bringing up {fabric.kind.value} with {len(fabric.gpus)} GPUs", None)
-        self._running = manager.up(fabric.spec, scale, self._name, seed=seed)
+        self._running = manager.up(
+            fabric.spec, run.scale, self._name, seed=policy.seed, relay=policy.relay.value,
+            local_repair=policy.local_repair, bfd=run.bfd,
+        )  # fmt: skip
+        self._is = wanted
         self._provenance = self._running.provenance()
         return self._running
 

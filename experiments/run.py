@@ -4,66 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from controller.policy import RoutingPolicy
-from emulator.iperf3 import START_S
 from experiments.figures.board import fabric_figure
 from experiments.figures.completion import completion_figure
 from experiments.figures.style import figure_bytes
 from experiments.figures.throughput import throughput_figure
-from experiments.outcome import FAILURE, Outcome, analyse, completion_s, with_slowdown
+from experiments.outcome import FAILURE, Outcome, analyse, with_slowdown
+from experiments.plan import Backend, PlannedRun, plan
 from experiments.report import FabricView, Report, RunFigures, render
 from experiments.results import COMPLETE, INCOMPLETE, RUNNING, ResultsFolder, provenance, slug
-from experiments.scenario import AUTO, EMULATOR, Scenario
-from simulator.fluid import REPAIR_DELAY_S, simulate
-from simulator.paths import Router, busiest_link, detour_links
-from simulator.routes import controller_router
-from topologies.model import NO_FAILURES, Fabric, LinkKind
-from topologies.scale import Scale
-from workloads.failures import LinkFailure
+from experiments.scenario import Scenario
 from workloads.records import RunRecord
-from workloads.schedule import Schedule
 
 Progress = Callable[[str, float | None], None]
 """Told what is being done, and the share of the whole that is done (0 to 1; None where it is not known)."""
-
-
-class Backend(Protocol):
-    """Runs one schedule on one fabric. Calls come grouped by fabric, so that a back end may keep one standing.
-
-    ``progress`` is told the share of this run that is done.
-    """
-
-    def __call__(
-        self,
-        fabric: Fabric,
-        scale: Scale,
-        schedule: Schedule,
-        failures: Sequence[LinkFailure],
-        seed: int,
-        progress: Callable[[float], None],
-    ) -> RunRecord:
-        """The record of the run; raises RailbedError where it can't be made at all."""
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """One run to make: a schedule on a fabric, with what the fluid model predicts for it.
-
-    ``collision_free_s`` is the predicted completion time if no two flows had to share a link between leaf and spine.
-    """
-
-    label: str
-    fabric: Fabric
-    scale: Scale
-    schedule: Schedule
-    failures: tuple[LinkFailure, ...]
-    predicted: RunRecord
-    collision_free_s: float | None
-    detours: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -78,70 +35,6 @@ class Results:
     def complete(self) -> bool:
         """Whether every transfer of every run was made in full."""
         return all(outcome.status == "complete" for outcome in self.outcomes)
-
-
-def simulator_backend(
-    fabric: Fabric,
-    scale: Scale,
-    schedule: Schedule,
-    failures: Sequence[LinkFailure],
-    seed: int,
-    progress: Callable[[float], None],
-) -> RunRecord:
-    """The fluid simulator as a back end."""
-    router = controller_router(fabric, RoutingPolicy(seed=seed))
-    return simulate(fabric, schedule, router, scale=scale, failures=failures, seed=seed, progress=progress)
-
-
-def plan(scenario: Scenario, repair_delay_s: float = REPAIR_DELAY_S) -> tuple[PlannedRun, ...]:
-    """All runs of a scenario in the order in which they are made, with their predictions.
-
-    Grouped by fabric: first every collective healthy, then every one with the failures. Raises RailbedError for what
-    does not fit together.
-    """
-    runs: list[PlannedRun] = []
-    delay_s = START_S if scenario.backend == EMULATOR else 0.0
-    for label, fabric in scenario.build_fabrics().items():
-        scale = scenario.scale_for(fabric)
-        router = controller_router(fabric, RoutingPolicy(seed=scenario.seed))
-        healthy = []
-        for schedule in scenario.schedules_for(fabric):
-            predicted = simulate(fabric, schedule, router, scale=scale, start_delay_s=delay_s, seed=scenario.seed)
-            free_s = _collision_free_s(fabric, schedule, router, scale)
-            healthy.append(PlannedRun(label, fabric, scale, schedule, (), predicted, free_s, {}))
-        runs.extend(healthy)
-        if scenario.failures:
-            runs.extend(_with_failures(scenario, run, router, repair_delay_s, delay_s) for run in healthy)
-    return tuple(runs)
-
-
-def _collision_free_s(fabric: Fabric, schedule: Schedule, router: Router, scale: Scale) -> float | None:
-    """Completion time with links between leaf and spine so fast that sharing them costs nothing."""
-    if all(link.kind is not LinkKind.FABRIC for link in fabric.links):
-        return None
-    links = tuple(
-        replace(link, rate_mbps=link.rate_mbps * len(fabric.gpus)) if link.kind is LinkKind.FABRIC else link
-        for link in fabric.links
-    )
-    return completion_s(simulate(replace(fabric, links=links), schedule, router, scale=scale))
-
-
-def _with_failures(
-    scenario: Scenario, healthy: PlannedRun, router: Router, repair_delay_s: float, delay_s: float
-) -> PlannedRun:
-    fabric, schedule = healthy.fabric, healthy.schedule
-    duration_s = max((transfer.end_s or 0.0 for transfer in healthy.predicted.transfers), default=0.0)
-    failures = []
-    for section in scenario.failures:
-        link_id = busiest_link(fabric, schedule, router(NO_FAILURES)) if section.link == AUTO else section.link
-        restore_s = section.restore.seconds(duration_s) if section.restore else None
-        failures.append(LinkFailure(link_id, section.at.seconds(duration_s), restore_s))
-    predicted = simulate(
-        fabric, schedule, router, scale=healthy.scale, failures=failures, repair_delay_s=repair_delay_s,
-        start_delay_s=delay_s, seed=scenario.seed,
-    )  # fmt: skip
-    detours = {failure.link_id: tuple(detour_links(fabric, schedule, router, failure.link_id)) for failure in failures}
-    return PlannedRun(healthy.label, fabric, healthy.scale, schedule, tuple(failures), predicted, None, detours)
 
 
 def run_scenario(
@@ -191,7 +84,7 @@ def run_scenario(
 
 def _made(run: PlannedRun, backend: Backend, seed: int, progress: Callable[[float], None]) -> RunRecord:
     progress(0.0)
-    record = backend(run.fabric, run.scale, run.schedule, run.failures, seed, progress)
+    record = backend(run, seed, progress)
     progress(1.0)
     return record
 

@@ -32,6 +32,7 @@ TREE = "double binary tree"
 HIERARCHICAL = "hierarchical"
 DIRECT = "direct"
 TWO_PHASE = "two-phase"
+RAIL_FIRST = "two-phase, rail first"
 
 BULK = "bulk"
 STEPWISE = "stepwise"
@@ -356,6 +357,22 @@ def _two_phase_all_to_all(plan: _Plan, n: int, local: int) -> None:
             plan.send(src, dst, range(start, start + local * n, n), in_turn=True)
 
 
+def _rail_first_all_to_all(plan: _Plan, n: int, local: int) -> None:
+    """Position = domain * local + rail: first over the own rail to the right domain, then to the right rail in it."""
+    for shift in range(1, n // local):
+        plan.stage(f"{ALL_TO_ALL} on the rail")
+        for src in range(n):
+            dst = (src + shift * local) % n
+            start = src * n + dst - dst % local
+            plan.send(src, dst, range(start, start + local), in_turn=True)
+    for shift in range(1, local):
+        plan.stage("shuffle in the domain")
+        for src in range(n):
+            rail = src % local
+            dst = src - rail + (rail + shift) % local
+            plan.send(src, dst, range(rail * n + dst, n * n, local * n), in_turn=True)
+
+
 def _send_recv(plan: _Plan, n: int, local: int) -> None:
     plan.stage(SEND_RECV)
     plan.send(0, 1, _one(0))
@@ -415,6 +432,9 @@ ALGORITHMS: dict[str, dict[str, Algorithm]] = {
     ALL_TO_ALL: {
         DIRECT: Algorithm(_direct_all_to_all, _pairs, "shifted phases"),
         TWO_PHASE: Algorithm(_two_phase_all_to_all, _pairs, "two-phase, shifted phases", needs_local=True),
+        RAIL_FIRST: Algorithm(
+            _rail_first_all_to_all, _pairs, "two-phase, rail first, shifted phases", needs_local=True
+        ),
     },
     SEND_RECV: {DIRECT: Algorithm(_send_recv, _whole, "direct")},
 }

@@ -1,15 +1,11 @@
 """Small experiments that several tests use."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from experiments.outcome import Outcome, analyse, with_slowdown
-from experiments.run import PlannedRun, plan, simulator_backend
+from experiments.plan import PlannedRun, plan, simulator_backend
 from experiments.scenario import Scenario, parse_scenario
-from topologies.model import Fabric
-from topologies.scale import Scale
-from workloads.failures import LinkFailure
 from workloads.records import RunRecord
-from workloads.schedule import Schedule
 
 SMALL = """\
 name: A <small> & quick one
@@ -39,7 +35,7 @@ def made(scenario: Scenario) -> list[tuple[PlannedRun, RunRecord, Outcome]]:
     """Every run of the scenario on the simulator with its outcome."""
     done: list[tuple[PlannedRun, RunRecord, Outcome]] = []
     for run in plan(scenario):
-        record = simulator_backend(run.fabric, run.scale, run.schedule, run.failures, scenario.seed, quiet)
+        record = simulator_backend(run, scenario.seed, quiet)
         outcome = analyse(run.label, run.fabric, record, run.predicted, run.detours)
         if run.failures:
             healthy = [
@@ -56,11 +52,10 @@ Calls = list[tuple[str, str, bool]]
 def failing_after(count: int, calls: Calls) -> Callable[..., RunRecord]:
     """A back end that breaks down after ``count`` runs and writes down each call."""
 
-    def backend(fabric: Fabric, scale: Scale, schedule: Schedule, failures: Sequence[LinkFailure], seed: int,
-                progress: Callable[[float], None]) -> RunRecord:  # fmt: skip
+    def backend(run: PlannedRun, seed: int, progress: Callable[[float], None]) -> RunRecord:
         if len(calls) == count:
             raise KeyboardInterrupt
-        calls.append((fabric.kind.value, schedule.name, bool(failures)))
-        return simulator_backend(fabric, scale, schedule, failures, seed, progress)
+        calls.append((run.fabric.kind.value, run.schedule.name, bool(run.failures)))
+        return simulator_backend(run, seed, progress)
 
     return backend

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from experiments.errors import ResultsError
+from experiments.plan import simulator_backend
 from experiments.results import ResultsFolder, git_commit, json_ready, provenance, slug, write_atomically
-from experiments.run import run_scenario, simulator_backend
+from experiments.run import run_scenario
 from experiments.scenario import load_scenario
 from experiments.tables import COLUMNS, footnotes, number, percent, rows, summary
 from tests.experiments.cases import Calls, failing_after, made, small

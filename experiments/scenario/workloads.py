@@ -1,0 +1,354 @@
+"""The sections of a scenario that say what the GPUs send. Each makes the schedules of one entry of the workload."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator
+
+from experiments.scenario.fields import FROM_LIST, NOT_EMPTY, Section, Share, Size, one_of
+from experiments.units import size_text
+from topologies.model import Fabric
+from workloads.algorithms import ALGORITHMS, ALL_TO_ALL, BULK, DIRECT, FORMS, RING, find_algorithm
+from workloads.collectives import (
+    COLLECTIVES,
+    GROUPINGS,
+    by_domain,
+    check_groups,
+    collective,
+    rail_aligned,
+)
+from workloads.errors import ScheduleError
+from workloads.expert_load import PATTERNS as LOADS
+from workloads.expert_load import ExpertLoad
+from workloads.expert_traffic import expert_all_to_all
+from workloads.jobs import at_once
+from workloads.models import GPU_PEAK_TFLOPS, MODELS, find_model
+from workloads.patterns import PATTERNS, pattern_on
+from workloads.schedule import Schedule
+from workloads.training import Plan, training_iteration
+
+ALIGNED, BY_RANK, SHUFFLED = "aligned", "rank", "shuffled"
+ORDERS = (ALIGNED, BY_RANK, SHUFFLED)
+
+Form = Annotated[str, one_of("form", lambda: FORMS)]
+
+
+def _sizes(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+Sizes = Annotated[tuple[Size, ...], BeforeValidator(_sizes), NOT_EMPTY]
+"""One size, or a list of them: one schedule for each."""
+
+
+class EntrySection(Section):
+    """An entry of the workload."""
+
+    name: str | None = Field(default=None, min_length=1)
+    """What results call it."""
+    fabrics: Annotated[tuple[str, ...], FROM_LIST] | None = None
+    """Names of the fabrics that it runs on; all where it is not given."""
+
+    def on(self, label: str) -> bool:
+        """Whether it runs on the fabric of that name."""
+        return self.fabrics is None or label in self.fabrics
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of its schedules in results."""
+        raise NotImplementedError
+
+    def check(self, fabric: Fabric, seed: int) -> None:
+        """Raise RailbedError for what cannot be made on ``fabric``."""
+        self.schedules(fabric, seed)
+
+    def schedules(self, fabric: Fabric, seed: int) -> tuple[Schedule, ...]:
+        """Its schedules on ``fabric``."""
+        raise NotImplementedError
+
+
+class CollectiveSection(EntrySection):
+    """A collective, in nccl-tests' meaning of size, by every group of ranks at the same time."""
+
+    collective: Annotated[str, one_of("collective", lambda: list(COLLECTIVES))]
+    size: Sizes
+    algorithm: str | None = None
+    """How it is made; the first one of the collective where it is not given."""
+    form: Form = BULK
+    """``bulk``: a flow for each edge and stage. ``stepwise``: every send of the algorithm."""
+    group: Annotated[str | None, one_of("group", lambda: list(GROUPINGS))] = None
+    groups: Annotated[tuple[Annotated[tuple[int, ...], FROM_LIST], ...], FROM_LIST, NOT_EMPTY] | None = None
+    """Groups of ranks, in place of ``group``."""
+    order: Annotated[str, one_of("order", lambda: ORDERS)] = ALIGNED
+    """The order of the ranks in a group: along the rails, by rank, or drawn with the scenario's seed."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the schedules in results."""
+        named = self.name or (f"{self.collective} per rail" if self.group == "rails" else self.collective)
+        return tuple(f"{named} {size_text(size)}" for size in self.size) if len(self.size) > 1 else (named,)
+
+    def check(self, fabric: Fabric, seed: int) -> None:
+        """Raise RailbedError for what cannot be made on ``fabric``."""
+        groups, local = self._ordered(fabric, seed)
+        for size in self.size:
+            check_groups(groups, size, len(fabric.gpus), self.collective, self.algorithm, local)
+
+    def schedules(self, fabric: Fabric, seed: int) -> tuple[Schedule, ...]:
+        """One schedule per size."""
+        groups, local = self._ordered(fabric, seed)
+        return tuple(
+            collective(
+                self.collective, groups, size, len(fabric.gpus), algorithm=self.algorithm, form=self.form, local=local,
+                name=label, seed=seed,
+            )
+            for label, size in zip(self.labels, self.size, strict=True)
+        )  # fmt: skip
+
+    def _ordered(self, fabric: Fabric, seed: int) -> tuple[dict[str, tuple[int, ...]], int]:
+        if self.groups is not None:
+            if self.group is not None:
+                raise ScheduleError("give either 'group' or 'groups', not both")
+            groups = {f"group{number}": members for number, members in enumerate(self.groups)}
+        else:
+            groups = GROUPINGS[self.group or "all"](fabric)
+        chosen, found = find_algorithm(self.collective, self.algorithm)
+        if self.order == SHUFFLED:
+            rng = random.Random(f"order/{seed}")
+            return {name: tuple(rng.sample(members, len(members))) for name, members in groups.items()}, 1
+        if found.needs_local:
+            return by_domain(fabric, groups)
+        if self.order == ALIGNED and self.collective != ALL_TO_ALL and chosen != DIRECT:
+            return rail_aligned(fabric, groups), 1
+        return groups, 1
+
+
+class LoadSection(Section):
+    """How tokens spread over experts."""
+
+    pattern: Annotated[str, one_of("load", lambda: list(LOADS))] = "uniform"
+    exponent: float = 1.0
+    factor: float = 4.0
+    burst: Share = 0.1
+
+    def load(self, seed: int) -> ExpertLoad:
+        """The load, drawn with the scenario's seed."""
+        return ExpertLoad(self.pattern, seed, self.exponent, self.factor, self.burst)
+
+
+class ExpertsSection(EntrySection):
+    """One exchange of a mixture of experts: every rank sends tokens to the ranks of their experts."""
+
+    experts: int = Field(ge=1)
+    """Experts over all ranks."""
+    size: Size
+    """Bytes of the tokens of a rank, each counted as often as it is sent."""
+    top_k: int = Field(default=1, ge=1)
+    load: LoadSection = LoadSection()
+    step: int = Field(default=0, ge=0)
+    within_domains: bool = True
+    """Whether tokens go to experts of their own domain too."""
+    algorithm: Annotated[str | None, one_of("algorithm", lambda: list(ALGORITHMS[ALL_TO_ALL]))] = None
+    form: Form = BULK
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Name of the schedule in results."""
+        return (self.name or f"experts, {self.load.pattern}",)
+
+    def schedules(self, fabric: Fabric, seed: int) -> tuple[Schedule, ...]:
+        """The one exchange."""
+        made = expert_all_to_all(
+            fabric, self.size, experts=self.experts, top_k=self.top_k, load=self.load.load(seed), step=self.step,
+            within_domains=self.within_domains, algorithm=self.algorithm, form=self.form, name=self.labels[0],
+            seed=seed,
+        )  # fmt: skip
+        return (made,)
+
+
+class PlanSection(Section):
+    """How a model is spread over GPUs: the fields of :class:`workloads.training.Plan`."""
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    ep: int = 1
+    micro_batch: int = 1
+    micro_batches: int = 1
+    sequence_parallel: bool = False
+    chunks: int = 1
+    zero: int = 0
+    order: str = "tp-dp-pp"
+    buckets: int = 1
+    recompute: bool = False
+    value_bytes: int = 2
+    gradient_bytes: int = 2
+    gpu_tflops: float = GPU_PEAK_TFLOPS["dgx-h100"]
+    utilisation: Share = 0.5
+    tp_algorithm: str = RING
+    dp_algorithm: str = RING
+    ep_algorithm: str = DIRECT
+
+
+class IterationSection(EntrySection):
+    """One training iteration of a model under a plan."""
+
+    iteration: Annotated[str, one_of("model", lambda: list(MODELS))]
+    """The model: a preset of workloads/models.py."""
+    layers: int | None = Field(default=None, ge=1)
+    """Layers, where not all of the model's."""
+    sequence: int | None = Field(default=None, ge=1)
+    """Tokens of a sequence, where not the model's."""
+    plan: PlanSection
+    load: LoadSection = LoadSection()
+    form: Form = BULK
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Name of the schedule in results."""
+        return (self.name or f"{self.iteration} iteration",)
+
+    def schedules(self, fabric: Fabric, seed: int) -> tuple[Schedule, ...]:
+        """The iteration, expanded."""
+        model = find_model(self.iteration)
+        changed = {key: value for key in ("layers", "sequence") if (value := getattr(self, key)) is not None}
+        operations = training_iteration(
+            replace(model, **changed), Plan(**self.plan.model_dump()), ranks=len(fabric.gpus),
+            domain_size=fabric.spec.rails, load=self.load.load(seed), form=self.form, seed=seed,
+        )  # fmt: skip
+        return (replace(operations.to_schedule(), name=self.labels[0]),)
+
+
+class ScheduleSection(EntrySection):
+    """A schedule from a file, such as ``railbed import`` writes."""
+
+    schedule: str
+    """Path of the file, from the scenario's folder."""
+
+    @field_validator("schedule")
+    @classmethod
+    def _found(cls, value: str, info: ValidationInfo) -> str:
+        folder = (info.context or {}).get("folder", Path())
+        path = (Path(folder) / value).resolve()
+        read_schedule(str(path))
+        return str(path)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Name of the schedule in results."""
+        return (self.name or read_schedule(self.schedule).name,)
+
+    def check(self, fabric: Fabric, seed: int) -> None:
+        """Raise ScheduleError if it is for another number of GPUs."""
+        ranks, path = read_schedule(self.schedule).ranks, self.schedule
+        if ranks != len(fabric.gpus):
+            raise ScheduleError(f"the schedule {path} is for {ranks} ranks, but the fabric has {len(fabric.gpus)} GPUs")
+
+    def schedules(self, fabric: Fabric, seed: int) -> tuple[Schedule, ...]:
+        """The schedule of the file."""
+        return (replace(read_schedule(self.schedule), name=self.labels[0]),)
+
+
+@lru_cache(maxsize=8)
+def read_schedule(path: str) -> Schedule:
+    """The schedule in a file; raises ScheduleError for one that is missing, not JSON or no schedule."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScheduleError(f"the schedule {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ScheduleError(f"the schedule {path} is no JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise ScheduleError(f"{path} holds no schedule; 'railbed import -o' writes one")
+    return Schedule.from_dict(data)
+
+
+class PatternSection(EntrySection):
+    """Transfers that are no collective, all at once; see :func:`workloads.patterns.pattern_on`."""
+
+    pattern: Annotated[str, one_of("pattern", lambda: PATTERNS)]
+    size: Sizes
+    flows: int | None = Field(default=None, ge=1)
+    target: int = Field(default=0, ge=0)
+    shift: int | None = None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the schedules in results."""
+        named = self.name or self.pattern
+        return tuple(f"{named} {size_text(size)}" for size in self.size) if len(self.size) > 1 else (named,)
+
+    def schedules(self, fabric: Fabric, seed: int) -> tuple[Schedule, ...]:
+        """One schedule per size."""
+        return tuple(
+            pattern_on(
+                fabric, self.pattern, size, flows=self.flows, target=self.target, shift=self.shift, name=label,
+                seed=seed,
+            )
+            for label, size in zip(self.labels, self.size, strict=True)
+        )  # fmt: skip
+
+
+_SINGLE: dict[str, type[EntrySection]] = {
+    "collective": CollectiveSection,
+    "experts": ExpertsSection,
+    "iteration": IterationSection,
+    "schedule": ScheduleSection,
+    "pattern": PatternSection,
+}
+
+
+def _told_by(keys: dict[str, type[EntrySection]]) -> Callable[[Any], str | None]:
+    def tag(value: Any) -> str | None:
+        if isinstance(value, Section):
+            return next((key for key, section in keys.items() if isinstance(value, section)), None)
+        found = [key for key in keys if isinstance(value, dict) and key in value]
+        return found[0] if found else None
+
+    return tag
+
+
+JobEntry = Annotated[
+    Annotated[CollectiveSection, Tag("collective")]
+    | Annotated[ExpertsSection, Tag("experts")]
+    | Annotated[IterationSection, Tag("iteration")]
+    | Annotated[ScheduleSection, Tag("schedule")]
+    | Annotated[PatternSection, Tag("pattern")],
+    Discriminator(_told_by(_SINGLE)),
+]
+
+
+class JobsSection(EntrySection):
+    """Several jobs at once."""
+
+    jobs: Annotated[tuple[JobEntry, ...], FROM_LIST, NOT_EMPTY]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Name of the schedule in results."""
+        return (self.name or f"{len(self.jobs)} jobs",)
+
+    def schedules(self, fabric: Fabric, seed: int) -> tuple[Schedule, ...]:
+        """All jobs as one schedule."""
+        return (at_once([one for job in self.jobs for one in job.schedules(fabric, seed)], self.labels[0]),)
+
+
+SECTIONS: dict[str, type[EntrySection]] = {**_SINGLE, "jobs": JobsSection}
+"""By the key that tells what an entry is."""
+
+WorkloadEntry = Annotated[
+    Annotated[CollectiveSection, Tag("collective")]
+    | Annotated[ExpertsSection, Tag("experts")]
+    | Annotated[IterationSection, Tag("iteration")]
+    | Annotated[ScheduleSection, Tag("schedule")]
+    | Annotated[PatternSection, Tag("pattern")]
+    | Annotated[JobsSection, Tag("jobs")],
+    Discriminator(_told_by(SECTIONS)),
+]
