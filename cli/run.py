@@ -34,6 +34,11 @@ class ScenarioOrName(click.Path):
     help="Where it runs; the emulator needs root.  [default: what the scenario says]",
 )
 @click.option(
+    "--engine",
+    type=click.Choice(["iperf3", "agent"]),
+    help="What replays the traffic on live fabrics.  [default: what the scenario says, else what suits each schedule]",
+)
+@click.option(
     "--results",
     "results_root",
     type=click.Path(file_okay=False, path_type=Path),
@@ -42,7 +47,7 @@ class ScenarioOrName(click.Path):
     help="Folder that the results are written below.",
 )
 @json_option
-def command(scenario: Path | str, backend: str | None, results_root: Path, as_json: bool) -> int:
+def command(scenario: Path | str, backend: str | None, engine: str | None, results_root: Path, as_json: bool) -> int:
     """Run the SCENARIO file: its workload on its fabrics, healthy and with its failures.
 
     Prints the table and writes results, figures and a report. Exit code 1 if a transfer was not made in full. R1 to R9
@@ -56,7 +61,8 @@ def command(scenario: Path | str, backend: str | None, results_root: Path, as_js
     from experiments.run import run_scenario
     from experiments.scenario import load_scenario
 
-    loaded = load_scenario(scenario, [] if backend is None else [("backend", backend)])
+    given = {"backend": backend, "engine": engine}
+    loaded = load_scenario(scenario, [(key, value) for key, value in given.items() if value is not None])
     on_emulator = loaded.backend == "emulator"
     if on_emulator:
         need_root(f"run {scenario}")

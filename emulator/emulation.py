@@ -23,25 +23,19 @@ from emulator.devices import (
     shape_links,
 )
 from emulator.errors import ControllerError, PortTakenError
+from emulator.feed import Feed
 from emulator.foreign_controller import AbsentController, ControllerKind, Relay, chosen_controller
 from emulator.kernel import raise_open_files_limit
 from emulator.link_control import LinkControl
 from emulator.load import LoadWatch
 from emulator.mininet_net import mininet_view, run_line
 from emulator.openvswitch import OpenVSwitch, instances_for, kernel_datapath_available
-from emulator.planned_failures import FailureDrivers, impairment_for
-from emulator.probe import Stream, StreamProcess
-from emulator.replay import Iperf3Replay
 from emulator.rundir import RunDir
-from emulator.sampler import DEFAULT_INTERVAL_S, LinkSampler
 from emulator.selftest import all_pairs, check_reachability, run_self_test
 from emulator.steady import run_steady_flows
 from topologies.builders import build
-from topologies.model import FabricSpec, LinkKind
+from topologies.model import FabricSpec
 from topologies.scale import Scale, check_scale
-from workloads.failures import LinkFailure
-from workloads.records import Event, EventKind, RunRecord
-from workloads.schedule import Schedule
 
 Progress = Callable[[str], None]
 
@@ -79,7 +73,8 @@ class Emulation:
         self.local_repair = local_repair
         self.self_test = ""
         self.stages_s: dict[str, float] = {}
-        self._run_dir = run_dir
+        self.feed = Feed()
+        self.run_dir = run_dir
         self._framework = framework
         self._port = openflow_port
         self._machine_namespace = machine_namespace
@@ -122,7 +117,7 @@ class Emulation:
             progress("starting the controller")
             self._controller = self._start_controller()
             kernel_datapath = kernel_datapath_available()
-            self._ovs = OpenVSwitch(self._run_dir.ovs_path, kernel_datapath, instances_for(kernel_datapath))
+            self._ovs = OpenVSwitch(self.run_dir.ovs_path, kernel_datapath, instances_for(kernel_datapath))
             self._timed("devices", progress, "making namespaces and links", self._create_devices)
             self._timed("open vswitch", progress, "starting Open vSwitch", self._ovs.start)
             self._timed("controller", progress, "waiting for the controller to listen", self._await_listening)
@@ -142,7 +137,7 @@ class Emulation:
             return AbsentController(lambda: self.ovs.with_controller(), relay)
         return ControllerProcess(
             self.fabric.spec,
-            self._run_dir.path,
+            self.run_dir.path,
             port=self._port,
             framework=self._framework,
             seed=self.seed,
@@ -285,7 +280,7 @@ class Emulation:
         named = [(self.fabric.gpu(src), self.fabric.gpu(dst)) for src, dst in pairs]
         watch = LoadWatch(self.ovs.switch_pids())
         try:
-            flows = run_steady_flows(self.devices.namespaces, named, window_s, self._run_dir.path, cancelled)
+            flows = run_steady_flows(self.devices.namespaces, named, window_s, self.run_dir.path, cancelled)
         finally:
             load = watch.stop()
         return {
@@ -295,91 +290,6 @@ class Emulation:
             "machine_share": load.machine_share,
             "overload": load.overload,
         }
-
-    def run(
-        self,
-        schedule: Schedule,
-        failures: Sequence[LinkFailure],
-        seed: int,
-        progress: Callable[[float], None],
-        cancelled: threading.Event,
-        interval_s: float = DEFAULT_INTERVAL_S,
-    ) -> RunRecord:
-        """Replay ``schedule`` with iperf3 while ``failures`` happen and end; everything measured.
-
-        Cancelling keeps what was measured and marks the rest in the record's notes.
-        """
-        for failure in failures:
-            self.links.target(failure.link_id)
-        start_s = time.monotonic()
-        events_before = len(self.controller.events)
-        watch = LoadWatch(self.ovs.switch_pids())
-        sampler = LinkSampler(self.fabric, start_s, interval_s)
-        probe = self._start_probe(failures)
-        drivers = FailureDrivers(failures, start_s, self.links.set_link, self._impair_as)
-        replay = Iperf3Replay(
-            self.fabric, self.scale, self.devices.namespaces, schedule, self._run_dir.path, start_s, cancelled, progress
-        )
-        notes: list[str] = []
-        try:
-            replay.run()
-        except Exception as error:
-            if not cancelled.is_set():
-                raise
-            notes.append(str(error))
-        finally:
-            driven = drivers.finish()
-            probed = probe.stop() if probe else None
-            series = sampler.stop()
-            load = watch.stop()
-        events = [*replay.log.events, *driven]
-        events += self._controller_events(events_before, start_s)
-        gap = probed.longest_gap() if probed else None
-        if probed and gap:
-            events.append(_gap_event(probed, *gap, start_s))
-        notes += load.notes()
-        return RunRecord(
-            backend="emulator",
-            fabric=self.fabric.spec,
-            scale=self.scale,
-            schedule=schedule,
-            failures=tuple(failures),
-            seed=seed,
-            transfers=tuple(replay.log.records),
-            links=series,
-            events=tuple(sorted(events, key=lambda event: event.t_s)),
-            faithful=not load.overload and not cancelled.is_set(),
-            notes=tuple(notes),
-            longest_gap_s=gap[0] if gap else None,
-        )
-
-    def _impair_as(self, failure: LinkFailure, on: bool) -> None:
-        own_mbps = self.scale.emulated_rate_mbps(self.fabric.link(failure.link_id).rate_mbps)
-        self.links.impair(failure.link_id, impairment_for(failure, on, own_mbps))
-
-    def _start_probe(self, failures: Sequence[LinkFailure]) -> StreamProcess | None:
-        """A probe whose healthy path crosses the first failing NIC or NVLink: from a neighbour to the GPU behind it."""
-        for failure in failures:
-            link = self.fabric.link(failure.link_id)
-            behind = self.fabric.switch_by_id[link.a]
-            gpus = self.fabric.gpus
-            if link.kind is LinkKind.NVLINK:
-                others = [gpu for gpu in gpus if gpu.domain == behind.domain and gpu.rail != behind.rail]
-            elif link.kind is LinkKind.NIC:
-                others = [gpu for gpu in gpus if gpu.domain != behind.domain and gpu.rail == behind.rail]
-            else:
-                continue
-            if others:
-                target = next(gpu for gpu in gpus if gpu.switch_id == behind.id)
-                return StreamProcess(self.devices.namespaces, others[0], target)
-        return None
-
-    def _controller_events(self, since: int, start_s: float) -> list[Event]:
-        return [
-            Event(event["t_s"] - start_s, EventKind.REROUTED, ",".join(event["links_down"]) or "all links up")
-            for event in self.controller.events[since:]
-            if event["event"] == "repaired"
-        ]
 
     def mininet_command(self, line: str) -> str:
         """What Mininet's command line prints for one line, such as ``d0r0 ping -c1 d1r1`` or ``nodes``."""
@@ -399,8 +309,3 @@ class Emulation:
                 elif part is not None:
                     part.stop()
         self._devices = None
-
-
-def _gap_event(probed: Stream, gap_s: float, end_s: float, start_s: float) -> Event:
-    detail = f"longest gap {gap_s * 1000:.0f} ms; {len(probed.arrivals)} of {probed.sent} probes arrived"
-    return Event(end_s - gap_s - start_s, EventKind.NOTE, "probe", detail)

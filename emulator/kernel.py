@@ -6,8 +6,9 @@ import ctypes
 import os
 import resource
 import signal
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 CLONE_NEWNS = 0x00020000
@@ -19,6 +20,8 @@ MS_REC = 0x4000
 MS_PRIVATE = 1 << 18
 MNT_DETACH = 2
 PR_SET_PDEATHSIG = 1
+TFD_NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
+TFD_TIMER_ABSTIME = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -53,6 +56,31 @@ def unmount_lazily(target: str) -> None:
 def die_with_parent(signal_number: int = signal.SIGKILL) -> None:
     """Ask the kernel to signal this process when the thread that created it ends."""
     _check(_libc.prctl(PR_SET_PDEATHSIG, int(signal_number), 0, 0, 0), "prctl")
+
+
+class Timer:
+    """A timerfd: a descriptor that becomes readable at a monotonic time; finer than epoll's milliseconds."""
+
+    def __init__(self) -> None:
+        self.fd = _libc.timerfd_create(time.CLOCK_MONOTONIC, TFD_NONBLOCK_CLOEXEC)
+        _check(min(self.fd, 0), "timerfd_create")
+        self._set_s: float | None = None
+
+    def set(self, due_s: float | None) -> None:
+        """Ring at ``due_s``, at once if that is past; None: never. Only a change costs a kernel call."""
+        if due_s == self._set_s:
+            return
+        self._set_s = due_s
+        # All zeros would mean never, so what is due at 0 is due at 1 ns.
+        due_ns = 0 if due_s is None else max(1, round(due_s * 1e9))
+        value = (ctypes.c_longlong * 4)(0, 0, *divmod(due_ns, 1_000_000_000))
+        _check(_libc.timerfd_settime(self.fd, TFD_TIMER_ABSTIME, value, None), "timerfd_settime")
+
+    def rang(self) -> None:
+        """Make the descriptor unreadable again."""
+        self._set_s = None
+        with suppress(BlockingIOError):
+            os.read(self.fd, 8)
 
 
 def open_network_namespace() -> int:

@@ -19,12 +19,14 @@ from typing import Any
 
 from pyroute2 import netns
 
+from emulator.engines import Engine
 from emulator.errors import CapacityError, EmulatorError, FabricExistsError, NoSuchFabricError, NotRootError
 from emulator.foreign_controller import ControllerChoice, chosen_controller
 from emulator.iperf3 import version as iperf3_version
 from emulator.kernel import open_network_namespace, process_start_ticks
 from emulator.machine_settings import restore
 from emulator.openvswitch import check_tools
+from emulator.run_order import GIVE_UP_S, RunOrder
 from emulator.rundir import RUN_ROOT, FabricState, RunDir, check_name, known_names
 from emulator.wire import messages, raise_error, record_from_dict, send
 from topologies.addresses import check_addressable
@@ -32,6 +34,7 @@ from topologies.builders import build
 from topologies.model import Fabric, FabricSpec
 from topologies.scale import Scale, check_scale, default_scale
 from workloads.failures import LinkFailure
+from workloads.frontier import OnFailure
 from workloads.records import RunRecord
 from workloads.schedule import Schedule
 
@@ -150,17 +153,18 @@ class RunningFabric:
         failures: Sequence[LinkFailure] = (),
         seed: int = 0,
         progress: Callable[[float], None] | None = None,
+        *,
+        engine: Engine | None = None,
+        on_failure: OnFailure = OnFailure.CONTINUE,
+        give_up_s: float = GIVE_UP_S,
     ) -> RunRecord:
         """Replay a schedule while links fail as planned; ``progress`` is told the share done.
 
-        Ctrl-C cancels it on the fabric too.
+        ``engine`` None is the one that suits the schedule. ``on_failure`` says what becomes of the rest when a transfer
+        fails; the agent gives one up of which no byte arrives for ``give_up_s``. Ctrl-C cancels it on the fabric too.
         """
-        request = {
-            "verb": "run",
-            "schedule": schedule.to_dict(),
-            "failures": [failure.to_dict() for failure in failures],
-            "seed": seed,
-        }
+        order = RunOrder(schedule, tuple(failures), seed, engine, on_failure, give_up_s)
+        request = {"verb": "run", "order": order.to_dict()}
         return record_from_dict(self._request(request, progress))
 
     @contextmanager
@@ -184,6 +188,19 @@ class RunningFabric:
                 for descriptor in namespaces.values():
                     os.close(descriptor)
 
+    def follow(self) -> Iterator[dict[str, Any]]:
+        """What happens on the fabric from now on, as it happens, until the fabric ends or the iterator is closed.
+
+        Messages have an ``event``: ``run-start`` (``name``, ``engine``, ``links``, number of ``transfers``, monotonic
+        ``start_s``), then five times a second ``links`` (cumulative bytes of all links, in the order of ``links``) and,
+        with the agent, ``transfers`` (``active``: id and bytes received so far; ``ended``: id, status, start, end,
+        bytes received, reason), and ``run-end``. ``t_s`` is emulated seconds since the start. ``missed`` says how many
+        messages a slow reader did not get.
+        """
+        for message in self._messages({"verb": "follow"}):
+            if "progress" in message:
+                yield message["progress"]
+
     def close(self) -> None:
         """Take the fabric down."""
         down(self.name)
@@ -200,15 +217,20 @@ class RunningFabric:
             yield connection
 
     def _request(self, request: dict[str, Any], progress: Callable[[Any], None] | None = None) -> Any:
+        for message in self._messages(request):
+            if "result" in message:
+                return message["result"]
+            if progress:
+                progress(message["progress"])
+        raise EmulatorError(f"the fabric '{self.name}' ended before it answered; its log: {self._run_dir.log_path}")
+
+    def _messages(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Send a request and give what comes back, line by line; raises what the fabric reports as an error."""
         with self._connected() as connection:
             send(connection, request)
             for message in messages(connection):
                 raise_error(message)
-                if "result" in message:
-                    return message["result"]
-                if progress:
-                    progress(message["progress"])
-        raise EmulatorError(f"the fabric '{self.name}' ended before it answered; its log: {self._run_dir.log_path}")
+                yield message
 
 
 @dataclass(frozen=True)

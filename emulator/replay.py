@@ -18,13 +18,15 @@ from emulator.processes import await_listening, check_cancelled, end, spawn
 from topologies.addresses import ipv4
 from topologies.model import Fabric
 from topologies.scale import Scale
-from workloads.records import Event, EventKind, TransferRecord, TransferStatus
+from workloads.frontier import OnFailure
+from workloads.records import ConnectionRecord, Event, EventKind, Progress, TransferRecord, TransferStatus
 from workloads.schedule import Schedule, Transfer
 
 FIRST_PORT = 5201
 NIC_BUFFER_BYTES = 32_768
 NVLINK_BUFFER_BYTES = 262_144
 SPARE_S = 20.0
+NOT_STARTED = "not started"
 SLOWEST_SHARE = 1 / 16
 """A transfer may run at this share of its NIC's rate before it is given up, plus SPARE_S."""
 
@@ -53,10 +55,14 @@ class ReplayLog:
 
     records: list[TransferRecord] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    last_computation_s: float | None = None
+    connections: tuple[ConnectionRecord, ...] = ()
+    progress: list[Progress] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 class Iperf3Replay:
-    """One replay of one schedule. Times are monotonic seconds since ``start_s``."""
+    """One replay of one schedule. Times are monotonic seconds since the start that :meth:`run` is given."""
 
     def __init__(
         self,
@@ -65,10 +71,12 @@ class Iperf3Replay:
         namespaces: dict[str, int],
         schedule: Schedule,
         directory: Path,
-        start_s: float,
         cancelled: threading.Event,
         progress: Callable[[float], None],
+        on_failure: OnFailure = OnFailure.CONTINUE,
     ) -> None:
+        """Raises ReplayError for a schedule of more GPUs than there are, ScheduleError for one without phases."""
+        schedule.phases()
         if schedule.ranks > len(fabric.gpus):
             raise ReplayError(
                 f"schedule '{schedule.name}' is for {schedule.ranks} GPUs, but the fabric has {len(fabric.gpus)}"
@@ -78,16 +86,19 @@ class Iperf3Replay:
         self._namespaces = namespaces
         self._schedule = schedule
         self._directory = directory
-        self._start_s = start_s
+        self._start_s = 0.0
+        self._on_failure = on_failure
         self._cancelled = cancelled
         self._progress = progress
         self.log = ReplayLog()
 
-    def run(self) -> ReplayLog:
-        """Replay all phases; a transfer that fails is recorded and the rest goes on.
+    def run(self, start_s: float) -> ReplayLog:
+        """Replay all phases from the monotonic time ``start_s`` on; a transfer that fails is recorded.
 
-        Raises InterruptedRunError when cancelled; what was measured so far stays in :attr:`log`.
+        The next phase starts all the same, unless a failure is to stop the schedule. Raises InterruptedRunError when
+        cancelled; what was measured so far stays in :attr:`log`.
         """
+        self._start_s = start_s
         phases = self._schedule.phases()
         for number, phase in enumerate(phases):
             self._progress(number / len(phases))
@@ -95,7 +106,20 @@ class Iperf3Replay:
             with tempfile.TemporaryDirectory(dir=self._directory) as directory:
                 self._run_phase(phase, Path(directory))
             self.log.events.append(Event(self._now_s(), EventKind.PHASE_END, str(number)))
+            failed = next((one for one in self.log.records if one.status is not TransferStatus.COMPLETE), None)
+            if failed and self._on_failure is OnFailure.STOP:
+                self._skip([transfer for phase in phases[number + 1 :] for transfer in phase], failed.transfer_id)
+                break
         return self.log
+
+    def _skip(self, transfers: Sequence[Transfer], failed_id: int) -> None:
+        for transfer in transfers:
+            size_bytes = self._scale.emulated_bytes(transfer.size_bytes)
+            status, reason = TransferStatus.FAILED, not_started(failed_id)
+            self.log.records.append(TransferRecord(transfer.id, status, None, None, 0.0, size_bytes, reason))
+
+    def close(self) -> None:
+        """Nothing is left to end: every phase ends what it started."""
 
     def _now_s(self) -> float:
         return time.monotonic() - self._start_s
@@ -170,6 +194,11 @@ class Iperf3Replay:
             reason, status, end_s = "", TransferStatus.COMPLETE, start_s + needed_s
         received = min(report.received_bytes, flow.size_bytes)
         return TransferRecord(transfer.id, status, start_s, end_s, received, flow.size_bytes, reason)
+
+
+def not_started(failed_id: int) -> str:
+    """The reason of a transfer that was not started, because another one failed."""
+    return f"{NOT_STARTED}: transfer {failed_id} failed"
 
 
 def _error(output: Path) -> str:

@@ -11,50 +11,89 @@ import os
 import select
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from emulator.errors import EmulatorError
 from emulator.names import link_interfaces
+from emulator.thinning import Thinned
 from topologies.model import Fabric
 from workloads.records import LinkSeries
 
 DEFAULT_INTERVAL_S = 0.2
+MOST_SAMPLES = 10_000
 PRIORITY = -15
 _COUNTERS = Path("/proc/net/dev")
 _SENT_BYTES_COLUMN = 8
 
+Follow = Callable[[dict[str, Any]], None]
+
 
 class LinkSampler:
-    """Samples every link's counters until :meth:`stop` is called.
+    """Samples every link's counters until :meth:`stop` is called; the first sample is taken before this returns.
 
-    ``start_s`` is the monotonic time that counts as 0. What an interface has sent is counted behind its shaper, so it
-    is what the link really carried.
+    What an interface has sent is counted behind its shaper, so it is what the link really carried. Memory is bounded:
+    the samples of a very long run are further apart. Raises EmulatorError if the reader does not start.
     """
 
-    def __init__(self, fabric: Fabric, start_s: float, interval_s: float) -> None:
-        self._links = tuple(fabric.failure_targets())
-        self._start_s = start_s
-        pairs = [link_interfaces(link) for link in self._links]
+    def __init__(self, fabric: Fabric, interval_s: float = DEFAULT_INTERVAL_S) -> None:
+        self.link_ids = tuple(link.id for link in fabric.failure_targets())
+        pairs = [link_interfaces(link) for link in fabric.failure_targets()]
         order = {"interfaces": [a for a, _ in pairs] + [b for _, b in pairs], "interval_s": interval_s}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "emulator.sampler", json.dumps(order)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
+        assert self._process.stdout is not None
+        self._samples: Thinned[tuple[float, list[int]]] = Thinned(MOST_SAMPLES)
+        first = self._process.stdout.readline()
+        if not first:
+            raise EmulatorError(f"the link sampler ended with code {self._process.wait()} before its first sample")
+        self._samples.add(_sample(first))
+        self._start_s = 0.0
+        self._follow: Follow = lambda _message: None
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    def begin(self, start_s: float, follow: Follow) -> None:
+        """Count time from the monotonic ``start_s``, and tell ``follow`` of every sample from now on."""
+        self._start_s, self._follow = start_s, follow
+        self._reader.start()
+
+    def _read(self) -> None:
+        count = len(self.link_ids)
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            t_s, row = _sample(line)
+            self._samples.add((t_s, row))
+            self._follow(
+                {"event": "links", "t_s": t_s - self._start_s, "a_to_b_bytes": row[:count], "b_to_a_bytes": row[count:]}
+            )
 
     def stop(self) -> LinkSeries:
-        """Take a last sample and return all."""
-        output, _ = self._process.communicate()
-        samples = json.loads(output)
-        count = len(self._links)
-        rows = np.array(samples["sent_bytes"], dtype=np.float64).reshape(-1, 2 * count)
+        """Take a last sample and return all; what was before the start counts as its beginning."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._reader.join()
+        self._process.wait()
+        count = len(self.link_ids)
+        samples = self._samples.samples()
+        rows = np.array([row for _, row in samples], dtype=np.float64).reshape(-1, 2 * count)
         return LinkSeries(
-            link_ids=tuple(link.id for link in self._links),
-            t_s=np.array(samples["t_s"], dtype=np.float64) - self._start_s,
+            link_ids=self.link_ids,
+            t_s=np.maximum(0.0, np.array([t_s for t_s, _ in samples], dtype=np.float64) - self._start_s),
             a_to_b_bytes=rows[:, :count],
             b_to_a_bytes=rows[:, count:],
         )
+
+
+def _sample(line: bytes) -> tuple[float, list[int]]:
+    t_s, row = json.loads(line)
+    return t_s, row
 
 
 def sent_bytes(text: str) -> dict[str, int]:
@@ -66,18 +105,16 @@ def sent_bytes(text: str) -> dict[str, int]:
     return counters
 
 
-def _run(interfaces: list[str], interval_s: float) -> dict[str, list[object]]:
-    """Sample until standard input ends; times are monotonic, taken before the counters are read."""
-    times_s: list[object] = []
-    rows: list[object] = []
+def _run(interfaces: list[str], interval_s: float) -> None:
+    """Write a line per sample until standard input ends; times are monotonic, taken before the counters are read."""
     over = False
     due_s = time.monotonic()
     while True:
-        times_s.append(time.monotonic())
+        now_s = time.monotonic()
         counters = sent_bytes(_COUNTERS.read_text())
-        rows.append([counters.get(name, 0) for name in interfaces])
+        print(json.dumps([now_s, [counters.get(name, 0) for name in interfaces]]), flush=True)
         if over:
-            return {"t_s": times_s, "sent_bytes": rows}
+            return
         due_s = max(due_s + interval_s, time.monotonic())
         over = bool(select.select([sys.stdin], [], [], max(0.0, due_s - time.monotonic()))[0])
 
@@ -85,4 +122,4 @@ def _run(interfaces: list[str], interval_s: float) -> dict[str, list[object]]:
 if __name__ == "__main__":
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
-    print(json.dumps(_run(**json.loads(sys.argv[1]))))
+    _run(**json.loads(sys.argv[1]))

@@ -12,13 +12,13 @@ from emulator.calibrate import measure
 from emulator.emulation import Emulation
 from emulator.errors import EmulatorError
 from emulator.hops import trace_probes
+from emulator.live_run import run_live
 from emulator.load import LoadWatch
 from emulator.repair_probe import measure_absence, measure_repair
 from emulator.rule_walk import installed, three_paths
+from emulator.run_order import RunOrder
 from emulator.rundir import RunDir
 from emulator.wire import error_message, messages, record_to_dict, send
-from workloads.failures import LinkFailure
-from workloads.schedule import Schedule
 
 Report = Callable[[Any], None]
 Answer = Callable[[dict[str, Any], Report, threading.Event], Any]
@@ -64,6 +64,7 @@ class ControlServer:
             ),
             "run": self._run,
             "lease": self._lease,
+            "follow": self._follow,
             "stop": self._stop,
         }
 
@@ -104,14 +105,13 @@ class ControlServer:
 
     def _run(self, request: dict[str, Any], progress: Report, cancelled: threading.Event) -> Any:
         with self._alone():
-            record = self._emulation.run(
-                Schedule.from_dict(request["schedule"]),
-                [LinkFailure.from_dict(failure) for failure in request["failures"]],
-                request["seed"],
-                _until_hangup(progress, cancelled),
-                cancelled,
-            )
-            return record_to_dict(record)
+            order = RunOrder.from_dict(request["order"])
+            return record_to_dict(run_live(self._emulation, order, _until_hangup(progress, cancelled), cancelled))
+
+    def _follow(self, _request: dict[str, Any], progress: Report, cancelled: threading.Event) -> Any:
+        """Everything that is published from now on, until the reader hangs up."""
+        for message in self._emulation.feed.follow(cancelled):
+            progress(message)
 
     def _steady(self, request: dict[str, Any], _progress: Any, cancelled: threading.Event) -> Any:
         with self._alone():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,16 @@ from topologies.errors import RailbedError
 from topologies.model import FabricSpec
 from topologies.scale import Scale
 from workloads.failures import LinkFailure
-from workloads.records import Event, EventKind, LinkSeries, RunRecord, TransferRecord, TransferStatus
+from workloads.records import (
+    ConnectionRecord,
+    Event,
+    EventKind,
+    LinkSeries,
+    Progress,
+    RunRecord,
+    TransferRecord,
+    TransferStatus,
+)
 from workloads.schedule import Schedule
 
 
@@ -78,6 +88,10 @@ def record_to_dict(record: RunRecord) -> dict[str, Any]:
         "faithful": record.faithful,
         "notes": list(record.notes),
         "longest_gap_s": record.longest_gap_s,
+        "last_computation_s": record.last_computation_s,
+        "engine": record.engine,
+        "connections": [asdict(one) for one in record.connections],
+        "progress": [[one.t_s, one.transfer_id, one.received_bytes] for one in record.progress],
     }
 
 
@@ -104,4 +118,8 @@ def record_from_dict(data: dict[str, Any]) -> RunRecord:
         faithful=data["faithful"],
         notes=tuple(data["notes"]),
         longest_gap_s=data["longest_gap_s"],
+        last_computation_s=data["last_computation_s"],
+        engine=data["engine"],
+        connections=tuple(ConnectionRecord(**one) for one in data["connections"]),
+        progress=tuple(Progress(*one) for one in data["progress"]),
     )

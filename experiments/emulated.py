@@ -23,8 +23,9 @@ class EmulatorBackend:
         self._is: tuple[object, ...] = ()
 
     def __call__(self, run: PlannedRun, seed: int, progress: Callable[[float], None]) -> RunRecord:
-        """Replay the schedule with iperf3; brings the fabric up first if another one (or none) is standing."""
-        return self._standing(run).run(run.schedule, run.failures, seed, progress)
+        """Replay the schedule; brings the fabric up first if another one (or none) is standing."""
+        standing = self._standing(run)
+        return standing.run(run.schedule, run.failures, seed, progress, engine=run.engine, on_failure=run.on_failure)
 
     def _standing(self, run: PlannedRun) -> manager.RunningFabric:
         wanted = (run.fabric.spec, run.scale, run.policy, run.bfd)

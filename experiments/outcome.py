@@ -113,7 +113,8 @@ def completion_s(record: RunRecord) -> float | None:
     """Emulated completion time: over all phases, the sum of the slowest transfer's duration at its receiver.
 
     What the back end needs between phases (starting programs, the barrier itself) is left out. A schedule that is no
-    sequence of phases takes from its first byte to its last. None unless all transfers are complete.
+    sequence of phases takes from its first byte to its last; one with computing from the start of the run to the end
+    of its last transfer or computation. None unless all transfers are complete.
     """
     if not record.complete:
         return None
@@ -122,9 +123,10 @@ def completion_s(record: RunRecord) -> float | None:
         return sum(
             max(by_id[transfer.id].duration_s or 0.0 for transfer in phase) for phase in record.schedule.phases()
         )
-    starts = [transfer.start_s for transfer in record.transfers if transfer.start_s is not None]
     ends = [transfer.end_s for transfer in record.transfers if transfer.end_s is not None]
-    return max(ends) - min(starts)
+    if record.schedule.has_computing:
+        return max([*ends, record.last_computation_s or 0.0])
+    return max(ends) - min(transfer.start_s for transfer in record.transfers if transfer.start_s is not None)
 
 
 def achieved(record: RunRecord, nominal: RunRecord) -> Achieved:

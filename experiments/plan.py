@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from controller.policy import RoutingPolicy
-from emulator.iperf3 import START_S
+from emulator.engines import Engine, engine_for, start_delay_s
 from experiments.outcome import completion_s
 from experiments.scenario import EMULATOR, Scenario
 from simulator.fluid import REPAIR_DELAY_S, simulate
@@ -16,6 +16,7 @@ from simulator.routes import controller_router
 from topologies.model import Fabric, LinkKind
 from topologies.scale import Scale
 from workloads.failures import LinkFailure
+from workloads.frontier import OnFailure
 from workloads.records import RunRecord
 from workloads.schedule import Schedule
 
@@ -28,7 +29,7 @@ class PlannedRun:
     """One run to make: a schedule on a fabric, with what the fluid model predicts for it.
 
     ``bfd`` says whether links are watched by probes. ``collision_free_s`` is the predicted completion time if no two
-    flows had to share a link between leaf and spine.
+    flows had to share a link between leaf and spine. ``engine`` replays it on live hosts, None: it is simulated.
     """
 
     label: str
@@ -41,6 +42,13 @@ class PlannedRun:
     predicted: RunRecord
     collision_free_s: float | None
     detours: Mapping[str, tuple[str, ...]]
+    engine: Engine | None = None
+    on_failure: OnFailure = OnFailure.CONTINUE
+
+    @property
+    def start_delay_s(self) -> float:
+        """What starting a transfer takes, in emulated seconds."""
+        return start_delay_s(self.engine) if self.engine else 0.0
 
     @property
     def silent_repair_delay_s(self) -> float | None:
@@ -74,20 +82,43 @@ def plan(scenario: Scenario, repair_delay_s: float = REPAIR_DELAY_S) -> tuple[Pl
     does not fit together.
     """
     runs: list[PlannedRun] = []
-    delay_s = START_S if scenario.backend == EMULATOR else 0.0
     for label, fabric in scenario.build_fabrics().items():
         scale = scenario.scale_for(fabric)
         policy, bfd = scenario.policy_of(label), bool(scenario.routing_of(label).bfd)
         router = controller_router(fabric, policy)
         healthy = []
         for schedule in scenario.schedules_for(label, fabric):
+            engine = _engine(scenario, schedule, fabric, scale)
+            delay_s = start_delay_s(engine) if engine else 0.0
             predicted = simulate(fabric, schedule, router, scale=scale, start_delay_s=delay_s, seed=scenario.seed)
             free_s = _collision_free_s(fabric, schedule, router, scale)
-            healthy.append(PlannedRun(label, fabric, policy, bfd, scale, schedule, (), predicted, free_s, {}))
+            healthy.append(
+                PlannedRun(
+                    label,
+                    fabric,
+                    policy,
+                    bfd,
+                    scale,
+                    schedule,
+                    (),
+                    predicted,
+                    free_s,
+                    {},
+                    engine,
+                    OnFailure(scenario.on_failure),
+                )
+            )
         runs.extend(healthy)
         if scenario.failures_on(label):
-            runs.extend(_with_failures(scenario, run, router, repair_delay_s, delay_s) for run in healthy)
+            runs.extend(_with_failures(scenario, run, router, repair_delay_s) for run in healthy)
     return tuple(runs)
+
+
+def _engine(scenario: Scenario, schedule: Schedule, fabric: Fabric, scale: Scale) -> Engine | None:
+    """What replays a schedule: as the scenario says, else what suits it; None on the simulator."""
+    if scenario.backend != EMULATOR:
+        return None
+    return Engine(scenario.engine) if scenario.engine else engine_for(schedule, fabric, scale)
 
 
 def _collision_free_s(fabric: Fabric, schedule: Schedule, router: Router, scale: Scale) -> float | None:
@@ -101,9 +132,7 @@ def _collision_free_s(fabric: Fabric, schedule: Schedule, router: Router, scale:
     return completion_s(simulate(replace(fabric, links=links), schedule, router, scale=scale))
 
 
-def _with_failures(
-    scenario: Scenario, healthy: PlannedRun, router: Router, repair_delay_s: float, delay_s: float
-) -> PlannedRun:
+def _with_failures(scenario: Scenario, healthy: PlannedRun, router: Router, repair_delay_s: float) -> PlannedRun:
     fabric, schedule = healthy.fabric, healthy.schedule
     duration_s = max((transfer.end_s or 0.0 for transfer in healthy.predicted.transfers), default=0.0)
     failures = tuple(
@@ -113,7 +142,8 @@ def _with_failures(
     )
     predicted = simulate(
         fabric, schedule, router, scale=healthy.scale, failures=failures, repair_delay_s=repair_delay_s,
-        silent_repair_delay_s=healthy.silent_repair_delay_s, start_delay_s=delay_s, seed=scenario.seed,
+        silent_repair_delay_s=healthy.silent_repair_delay_s, start_delay_s=healthy.start_delay_s,
+        seed=scenario.seed,
     )  # fmt: skip
     failed = dict.fromkeys(failure.link_id for failure in failures)
     detours = {link_id: tuple(detour_links(fabric, schedule, router, link_id)) for link_id in failed}

@@ -24,6 +24,7 @@ from typing import Any
 from experiments.errors import ResultsError
 from experiments.outcome import Outcome
 from workloads.records import RunRecord
+from workloads.schedule import Schedule
 
 SUMMARY_FORMAT = "railbed-summary"
 SUMMARY_VERSION = 1
@@ -90,6 +91,8 @@ class ResultsFolder:
         self.write_text(f"{folder}/events.jsonl", "".join(line + "\n" for line in events))
         self.write_text(f"{folder}/transfers.csv", transfers_csv(record))
         self.write_text(f"{folder}/links.csv", links_csv(record))
+        if record.schedule.computations:
+            self.write_text(f"{folder}/computations.csv", computations_csv(record.schedule))
         return self.path / folder
 
     def write_summary(self, status: str, scenario_name: str, outcomes: Sequence[Outcome]) -> Path:
@@ -112,9 +115,30 @@ def run_dict(record: RunRecord, outcome: Outcome) -> dict[str, Any]:
         "scale": {"rate": record.scale.rate, "time": record.scale.time},
         "seed": record.seed,
         "failures": [failure.to_dict() for failure in record.failures],
-        "schedule": {key: value for key, value in record.schedule.to_dict().items() if key != "transfers"},
+        "engine": record.engine,
+        "schedule": _schedule_dict(record.schedule),
+        "last_computation_s": record.last_computation_s,
         "outcome": outcome.to_dict(),
     }
+
+
+def _schedule_dict(schedule: Schedule) -> dict[str, Any]:
+    """A schedule without its transfers, and its computations summed up by label: both lists are files of their own."""
+    own = ("transfers", "computations")
+    by_label: dict[str, dict[str, float]] = {}
+    for computation in schedule.computations:
+        total = by_label.setdefault(computation.label, {"count": 0, "sum_s": 0.0})
+        total["count"] += 1
+        total["sum_s"] += computation.duration_s
+    return {**{key: value for key, value in schedule.to_dict().items() if key not in own}, "computations": by_label}
+
+
+def computations_csv(schedule: Schedule) -> str:
+    """One line per computation, durations in seconds of the real machine."""
+    rows = [
+        (one.id, one.label, one.rank, one.duration_s, " ".join(map(str, one.after))) for one in schedule.computations
+    ]
+    return _csv(("id", "label", "rank", "real_duration_s", "after"), rows)
 
 
 def transfers_csv(record: RunRecord) -> str:

@@ -72,7 +72,8 @@ def footnotes(outcomes: Sequence[Outcome]) -> list[str]:
     if any(outcome.backend == BACKEND for outcome in outcomes):
         notes.append("Runs on the simulator are the fluid model itself: they equal what is expected by construction.")
     if any(outcome.algorithm == PIPELINED_RING for outcome in outcomes):
-        notes.append("Rings are replayed as a pipelined ring: two bulk phases, one flow per ring edge in each.")
+        phases = "an all-reduce in two bulk phases, everything else in one"
+        notes.append(f"Rings are replayed as pipelined rings: {phases}, one flow per ring edge in each.")
     too_short = sum(outcome.achieved.too_short for outcome in outcomes)
     if too_short:
         notes.append(f"{too_short} transfers are nominally shorter than 1 s (emulated): too short to judge.")

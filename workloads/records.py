@@ -49,6 +49,33 @@ class TransferRecord:
         return self.end_s - self.start_s
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectionRecord:
+    """What one connection carried in a run, from rank ``src`` to ``dst``.
+
+    ``busy_s`` is the sum of the durations of its transfers. ``retransmits`` (segments) and ``rtt_s`` (smoothed) are
+    what the sender's TCP says.
+    """
+
+    src: int
+    dst: int
+    channel: int
+    messages: int
+    size_bytes: int
+    busy_s: float
+    retransmits: int
+    rtt_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A transfer on its way at ``t_s``: the payload that its receiver has so far, in emulated bytes."""
+
+    t_s: float
+    transfer_id: int
+    received_bytes: int
+
+
 class EventKind(str, Enum):
     """What can happen during a run. ``subject`` of the event is the link, phase or transfer concerned."""
 
@@ -154,7 +181,9 @@ class RunRecord:
 
     ``faithful`` is False where the machine could not keep up or something is not emulated; ``notes`` says what, and
     what limits the result. ``longest_gap_s`` is the longest silence that a probe saw, None where there was no probe.
-    ``last_computation_s`` is when the last computation of the schedule ended, None where there was none.
+    ``last_computation_s`` is when the last computation of the schedule ended, None where there was none. ``engine`` is
+    what replayed it on live hosts; ``connections`` and ``progress`` are what it can tell of its connections and of
+    transfers on their way, empty where it can't.
     """
 
     backend: str
@@ -170,6 +199,9 @@ class RunRecord:
     notes: tuple[str, ...] = ()
     longest_gap_s: float | None = None
     last_computation_s: float | None = None
+    engine: str = ""
+    connections: tuple[ConnectionRecord, ...] = ()
+    progress: tuple[Progress, ...] = ()
 
     @property
     def complete(self) -> bool:

@@ -39,7 +39,8 @@ class Tag:
 class Transfer:
     """``size_bytes`` real bytes from global rank ``src`` to ``dst``.
 
-    It starts ``delay_s`` real seconds after all in ``after`` have ended, well or not: the computing in between.
+    It starts ``delay_s`` real seconds after all in ``after`` have ended: the computing in between. What becomes of it
+    when one of them fails is the back end's to say.
     """
 
     id: int

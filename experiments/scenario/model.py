@@ -46,6 +46,10 @@ class Scenario(Section):
     essential: Annotated[tuple[CapabilityName, ...], FROM_LIST] = ()
     """Capabilities without which the run is refused; others that are missing are marked as not emulated."""
     backend: Literal["emulator", "simulator"] = EMULATOR
+    engine: Literal["iperf3", "agent"] | None = None
+    """What replays the traffic on live hosts; not given, it is what suits each schedule."""
+    on_failure: Literal["continue", "stop"] = "continue"
+    """What becomes of what does not wait for a transfer that failed."""
     repetitions: int = Field(default=1, ge=1, le=MOST_REPETITIONS)
     """How often every run is made."""
     seed: int = Field(default=0, ge=0)

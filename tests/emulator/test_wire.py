@@ -12,7 +12,16 @@ from topologies.model import FabricKind, FabricSpec
 from topologies.scale import Scale
 from workloads.collectives import all_ranks, ring_all_reduce
 from workloads.failures import LinkFailure
-from workloads.records import Event, EventKind, LinkSeries, RunRecord, TransferRecord, TransferStatus
+from workloads.records import (
+    ConnectionRecord,
+    Event,
+    EventKind,
+    LinkSeries,
+    Progress,
+    RunRecord,
+    TransferRecord,
+    TransferStatus,
+)
 
 
 def record() -> RunRecord:
@@ -24,7 +33,8 @@ def record() -> RunRecord:
         failures=(LinkFailure("d0r0-rail0", 1.0, 2.0),), seed=3,
         transfers=(TransferRecord(0, TransferStatus.FAILED, None, None, 0.0, 750, "no path"),),
         links=series, events=(Event(1.0, EventKind.LINK_DOWN, "d0r0-rail0"),),
-        faithful=False, notes=("overloaded",), longest_gap_s=0.2,
+        faithful=False, notes=("overloaded",), longest_gap_s=0.2, last_computation_s=3.5, engine="agent",
+        connections=(ConnectionRecord(0, 1, 0, 3, 2250, 0.5, 1, 0.004),), progress=(Progress(0.2, 0, 100),),
     )  # fmt: skip
 
 

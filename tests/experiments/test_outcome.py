@@ -11,6 +11,7 @@ from topologies.scale import Scale
 from workloads.collectives import all_to_all
 from workloads.failures import LinkFailure
 from workloads.records import Event, EventKind, LinkSeries, RunRecord, TransferRecord, TransferStatus
+from workloads.schedule import Computation
 
 FABRIC = build(FabricSpec(FabricKind.RAIL_ONLY, 2, 2))
 SCHEDULE = all_to_all({"a": [0, 1], "b": [2, 3]}, 2000, 4)  # one phase of four transfers
@@ -47,6 +48,16 @@ def test_a_schedule_without_phases_lasts_from_first_to_last_byte() -> None:
     assert not chain.is_phased
     transfers = tuple(TransferRecord(k, TransferStatus.COMPLETE, 2.0 + k, 5.0 + k, 1, 1) for k in range(3))
     assert completion_s(record([], schedule=chain, transfers=transfers)) == 5.0
+
+
+def test_computing_counts_from_the_start_to_its_own_end() -> None:
+    training = dataclasses.replace(SCHEDULE, computations=(Computation(9, 0, 0.002, (0,), "backward"),))
+    complete = record([1.0] * 4, schedule=training, last_computation_s=8.0)
+    assert completion_s(complete) == 8.0
+    assert completion_s(dataclasses.replace(complete, last_computation_s=5.5)) == 6.0
+    delayed = dataclasses.replace(SCHEDULE.transfers[0], delay_s=0.005)
+    late = dataclasses.replace(SCHEDULE, transfers=(delayed, *SCHEDULE.transfers[1:]))
+    assert completion_s(record([1.0] * 4, schedule=late)) == 6.0
 
 
 def test_achieved_judges_only_long_transfers_and_counts_failed_ones() -> None:

@@ -1,0 +1,163 @@
+"""One run on a live fabric: a schedule replayed while links fail as planned, and everything measured."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from controller.routing import Routes
+from emulator.agent_replay import AgentReplay
+from emulator.emulation import Emulation
+from emulator.engines import Engine, engine_for
+from emulator.load import LoadWatch
+from emulator.planned_failures import FailureDrivers, impairment_for
+from emulator.probe import Stream, StreamProcess
+from emulator.replay import Iperf3Replay
+from emulator.run_order import RunOrder
+from emulator.sampler import LinkSampler
+from topologies.model import Failures, Gpu, LinkKind
+from workloads.failures import LinkFailure
+from workloads.records import Event, EventKind, RunRecord
+
+
+def run_live(
+    emulation: Emulation, order: RunOrder, progress: Callable[[float], None], cancelled: threading.Event
+) -> RunRecord:
+    """Replay a schedule on a live fabric while ``order.failures`` happen and end.
+
+    Cancelling keeps what was measured and marks the rest in the record's notes. What happens is published in the
+    emulation's feed meanwhile: ``run-start``, ``links`` and ``transfers`` five times a second, ``run-end``.
+    """
+    schedule, failures, publish = order.schedule, order.failures, emulation.feed.publish
+    for failure in failures:
+        emulation.links.target(failure.link_id)
+    engine = order.engine or engine_for(schedule, emulation.fabric, emulation.scale)
+    notes: list[str] = []
+    replay = _replay(emulation, order, engine, progress, cancelled)
+    try:
+        events_before = len(emulation.controller.events)
+        probe = _start_probe(emulation, failures)
+        watch = LoadWatch(emulation.ovs.switch_pids())
+        sampler = LinkSampler(emulation.fabric)
+        start_s = time.monotonic()
+        publish({"event": "run-start", "name": schedule.name, "engine": engine.value, "start_s": start_s,
+                 "transfers": len(schedule.transfers), "links": list(sampler.link_ids)})  # fmt: skip
+        sampler.begin(start_s, publish)
+        drivers = FailureDrivers(
+            failures, start_s, emulation.links.set_link, lambda failure, on: _impair_as(emulation, failure, on)
+        )
+        try:
+            replay.run(start_s)
+        except Exception as error:
+            if not cancelled.is_set():
+                raise
+            notes.append(str(error))
+        finally:
+            driven = drivers.finish()
+            probed = probe.stop() if probe else None
+            series = sampler.stop()
+            load = watch.stop()
+            publish({"event": "run-end", "t_s": time.monotonic() - start_s})
+    finally:
+        replay.close()
+    log = replay.log
+    events = [*log.events, *driven, *_controller_events(emulation, events_before, start_s)]
+    gap = probed.longest_gap() if probed else None
+    if probed and gap:
+        events.append(_gap_event(probed, *gap, start_s))
+    return RunRecord(
+        backend="emulator",
+        fabric=emulation.fabric.spec,
+        scale=emulation.scale,
+        schedule=schedule,
+        failures=failures,
+        seed=order.seed,
+        transfers=tuple(log.records),
+        links=series,
+        events=tuple(sorted(events, key=lambda event: event.t_s)),
+        faithful=not load.overload and not cancelled.is_set(),
+        notes=(*notes, *load.notes(), *log.notes),
+        longest_gap_s=gap[0] if gap else None,
+        last_computation_s=log.last_computation_s,
+        engine=engine.value,
+        connections=log.connections,
+        progress=tuple(log.progress),
+    )
+
+
+def _replay(
+    emulation: Emulation,
+    order: RunOrder,
+    engine: Engine,
+    progress: Callable[[float], None],
+    cancelled: threading.Event,
+) -> Iperf3Replay | AgentReplay:
+    parts = emulation.fabric, emulation.scale, emulation.devices.namespaces, order.schedule
+    if engine is Engine.IPERF3:
+        return Iperf3Replay(*parts, emulation.run_dir.path, cancelled, progress, order.on_failure)
+    return AgentReplay(
+        *parts,
+        cancelled,
+        progress,
+        on_failure=order.on_failure,
+        give_up_s=order.give_up_s,
+        explain=_Partitions(emulation).why,
+        follow=emulation.feed.publish,
+    )
+
+
+class _Partitions:
+    """Which pairs have no path just now; computed once for every set of links that are down."""
+
+    def __init__(self, emulation: Emulation) -> None:
+        self._emulation = emulation
+        self._known: dict[frozenset[str], set[tuple[Gpu, Gpu]]] = {}
+
+    def why(self, src_rank: int, dst_rank: int) -> str:
+        """That a pair is partitioned, and by what; empty if it isn't."""
+        fabric = self._emulation.fabric
+        down = frozenset(self._emulation.links.links_down())
+        if down not in self._known:
+            self._known[down] = set(Routes(fabric, Failures(links=down)).partitioned()) if down else set()
+        src, dst = fabric.gpu_of_rank(src_rank), fabric.gpu_of_rank(dst_rank)
+        if (src, dst) not in self._known[down]:
+            return ""
+        return f"partitioned, no path from {src.id} to {dst.id} while {', '.join(sorted(down))} is down"
+
+
+def _impair_as(emulation: Emulation, failure: LinkFailure, on: bool) -> None:
+    own_mbps = emulation.scale.emulated_rate_mbps(emulation.fabric.link(failure.link_id).rate_mbps)
+    emulation.links.impair(failure.link_id, impairment_for(failure, on, own_mbps))
+
+
+def _start_probe(emulation: Emulation, failures: Sequence[LinkFailure]) -> StreamProcess | None:
+    """A probe whose healthy path crosses the first failing NIC or NVLink: from a neighbour to the GPU behind it."""
+    fabric = emulation.fabric
+    for failure in failures:
+        link = fabric.link(failure.link_id)
+        behind = fabric.switch_by_id[link.a]
+        gpus = fabric.gpus
+        if link.kind is LinkKind.NVLINK:
+            others = [gpu for gpu in gpus if gpu.domain == behind.domain and gpu.rail != behind.rail]
+        elif link.kind is LinkKind.NIC:
+            others = [gpu for gpu in gpus if gpu.domain != behind.domain and gpu.rail == behind.rail]
+        else:
+            continue
+        if others:
+            target = next(gpu for gpu in gpus if gpu.switch_id == behind.id)
+            return StreamProcess(emulation.devices.namespaces, others[0], target)
+    return None
+
+
+def _controller_events(emulation: Emulation, since: int, start_s: float) -> list[Event]:
+    return [
+        Event(event["t_s"] - start_s, EventKind.REROUTED, ",".join(event["links_down"]) or "all links up")
+        for event in emulation.controller.events[since:]
+        if event["event"] == "repaired"
+    ]
+
+
+def _gap_event(probed: Stream, gap_s: float, end_s: float, start_s: float) -> Event:
+    detail = f"longest gap {gap_s * 1000:.0f} ms; {len(probed.arrivals)} of {probed.sent} probes arrived"
+    return Event(end_s - gap_s - start_s, EventKind.NOTE, "probe", detail)
