@@ -21,9 +21,11 @@ setup(
         "jinja2>=3.1",
         "matplotlib>=3.8",
         "numpy>=1.26",
+        "pyarrow>=17",
         "pydantic>=2.6,<3",
         "pyyaml>=6.0",
         "rich>=13.7",
+        "scipy>=1.11",
     ],
     extras_require={
         "emulator": [
@@ -40,6 +42,7 @@ setup(
             "hypothesis>=6.100",
             "import-linter>=2.0",
             "mypy>=1.10",
+            "pandas>=2.2",
             "networkx>=3.2",
             "pytest>=8.0",
             "pytest-timeout>=2.3",

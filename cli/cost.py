@@ -316,7 +316,7 @@ def _bill_json(comparison: Comparison, bill: Bill) -> dict[str, Any]:
 def _write_figures(folder: Path, comparisons: Sequence[Comparison], book: PriceBook, prices: Prices) -> list[Path]:
     from experiments.figures.cost import cost_figure, sensitivity_figure
     from experiments.figures.style import figure_bytes
-    from experiments.results import make_folder, write_atomically
+    from experiments.files import make_folder, write_atomically
     from simulator.economics.errors import PriceBookError
 
     drawn = {}

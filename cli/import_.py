@@ -109,7 +109,7 @@ def _expanded(workload: Workload, gpus: int | None, unknown_size: int | None, st
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    from experiments.results import write_atomically
+    from experiments.files import write_atomically
     from topologies.importers.errors import ImportFileError
 
     try:

@@ -20,6 +20,8 @@ from topologies.near import did_you_mean
 COMMANDS = {
     "demo": "The main job: both fabrics, the same traffic, one failure, a report.",
     "run": "Run a scenario file and write its results.",
+    "results": "The stored results: list them, remove them.",
+    "report": "Draw figures and report of a stored result again.",
     "import": "Read a trace, a workload, a log or a fabric that another tool wrote.",
     "cost": "What a fabric is made of, what it costs and what it draws.",
     "up": "Start a fabric that stays up in the background.",

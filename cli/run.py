@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli.fabrics import need_root
-from cli.output import json_option, print_json, progress
+from cli.output import Progress, json_option, print_json, progress
 from cli.reference_table import run_reference
-from cli.results_table import print_results
+from cli.results_table import print_results, results_option
+
+if TYPE_CHECKING:
+    from experiments.plan import Backend
+    from experiments.run import Results
+    from experiments.scenario import Scenario
 
 
 class ScenarioOrName(click.Path):
@@ -27,7 +34,7 @@ class ScenarioOrName(click.Path):
 
 
 @click.command("run")
-@click.argument("scenario", type=ScenarioOrName(exists=True, dir_okay=False, path_type=Path))
+@click.argument("scenario", required=False, type=ScenarioOrName(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--backend",
     type=click.Choice(["emulator", "simulator"]),
@@ -38,47 +45,88 @@ class ScenarioOrName(click.Path):
     type=click.Choice(["iperf3", "agent"]),
     help="What replays the traffic on live fabrics.  [default: what the scenario says, else what suits each schedule]",
 )
-@click.option(
-    "--results",
-    "results_root",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("results"),
-    show_default=True,
-    help="Folder that the results are written below.",
-)
+@click.option("--repetitions", type=click.IntRange(1, 1000), help="How often each live run is made.")
+@click.option("--resume", metavar="RESULT", help="Make the runs that an interrupted result lacks.")
+@click.option("--no-report", is_flag=True, help="Draw neither figures nor report.")
+@results_option
 @json_option
-def command(scenario: Path | str, backend: str | None, engine: str | None, results_root: Path, as_json: bool) -> int:
+def command(
+    scenario: Path | str | None,
+    backend: str | None,
+    engine: str | None,
+    repetitions: int | None,
+    resume: str | None,
+    no_report: bool,
+    results_root: Path,
+    as_json: bool,
+) -> int:
     """Run the SCENARIO file: its workload on its fabrics, healthy and with its failures.
 
-    Prints the table and writes results, figures and a report. Exit code 1 if a transfer was not made in full. R1 to R9
-    in place of a file make one table of the papers' numbers, paper-tables all of them, on the simulator.
+    Prints the table and writes results, figures and a report. Ctrl-C keeps what was measured. Exit code 1 if a transfer
+    was not made in full. R1 to R9 in place of a file make one table of the papers' numbers, paper-tables all of them,
+    on the simulator.
     """
     if isinstance(scenario, str):
         if backend == "emulator":
             raise click.BadParameter(f"{scenario} runs on the simulator only", param_hint="'--backend'")
         return run_reference(scenario, results_root, as_json)
-    from experiments.plan import simulator_backend
-    from experiments.run import run_scenario
-    from experiments.scenario import load_scenario
-
-    given = {"backend": backend, "engine": engine}
-    loaded = load_scenario(scenario, [(key, value) for key, value in given.items() if value is not None])
-    on_emulator = loaded.backend == "emulator"
-    if on_emulator:
-        need_root(f"run {scenario}")
-    with ExitStack() as stack:
-        show = stack.enter_context(progress())
-        if on_emulator:
-            from experiments.emulated import emulator_backend
-
-            live = stack.enter_context(emulator_backend(show))
-            results = run_scenario(
-                loaded, live, show, results_root=results_root, command=sys.argv, extra_provenance=live.provenance_now
-            )
-        else:
-            results = run_scenario(loaded, simulator_backend, show, results_root=results_root, command=sys.argv)
+    signal.signal(signal.SIGTERM, _interrupt)
+    if resume is not None:
+        if scenario is not None:
+            raise click.UsageError("give either a SCENARIO or --resume, not both: a result knows its scenario")
+        results = _resume(resume, results_root, not no_report)
+    else:
+        loaded = _loaded(scenario, backend=backend, engine=engine, repetitions=repetitions)
+        results = _run(loaded, results_root, not no_report)
     if as_json:
         print_json({"folder": results.folder, "summary": json.loads((results.folder / "summary.json").read_text())})
     else:
         print_results(results)
     return 0 if results.complete else 1
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _loaded(scenario: Path | None, **given: object) -> Scenario:
+    from experiments.scenario import load_scenario
+
+    if scenario is None:
+        raise click.UsageError("give the SCENARIO file to run, or --resume RESULT")
+    return load_scenario(scenario, [(key, value) for key, value in given.items() if value is not None])
+
+
+def _run(scenario: Scenario, results_root: Path, report: bool) -> Results:
+    from experiments.run import run_scenario
+
+    with _backend(scenario) as (backend, show, provenance):
+        return run_scenario(
+            scenario, backend, show, results_root=results_root, command=sys.argv, extra_provenance=provenance,
+            report=report,
+        )  # fmt: skip
+
+
+def _resume(name: str, results_root: Path, report: bool) -> Results:
+    from experiments.run import resume_scenario
+    from experiments.stored import find_result, read_result
+
+    path = find_result(name, results_root)
+    with _backend(read_result(path).scenario()) as (backend, show, provenance):
+        return resume_scenario(path, backend, show, command=sys.argv, extra_provenance=provenance, report=report)
+
+
+@contextmanager
+def _backend(scenario: Scenario) -> Iterator[tuple[Backend, Progress, Callable[[], Mapping[str, Any]]]]:
+    """The back end that the scenario names, a display for it, and what tells its provenance."""
+    from experiments.plan import simulator_backend
+
+    if scenario.backend != "emulator":
+        with progress() as show:
+            yield simulator_backend, show, dict
+        return
+    need_root("run")
+    from experiments.emulated import emulator_backend
+
+    with progress() as show, emulator_backend(show) as live:
+        yield live, show, live.provenance_now

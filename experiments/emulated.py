@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from emulator import manager
+from emulator.errors import NoSuchFabricError
 from experiments.plan import PlannedRun
 from experiments.run import Progress
+from topologies.errors import RailbedError
 from workloads.records import RunRecord
 
 
@@ -23,9 +25,18 @@ class EmulatorBackend:
         self._is: tuple[object, ...] = ()
 
     def __call__(self, run: PlannedRun, seed: int, progress: Callable[[float], None]) -> RunRecord:
-        """Replay the schedule; brings the fabric up first if another one (or none) is standing."""
-        standing = self._standing(run)
-        return standing.run(run.schedule, run.failures, seed, progress, engine=run.engine, on_failure=run.on_failure)
+        """Replay the schedule; brings the fabric up first if another one (or none) is standing.
+
+        A fabric on which a run went wrong is taken down: the next run gets a new one.
+        """
+        try:
+            standing = self._standing(run)
+            return standing.run(
+                run.schedule, run.failures, seed, progress, engine=run.engine, on_failure=run.on_failure
+            )
+        except RailbedError:
+            self.close()
+            raise
 
     def _standing(self, run: PlannedRun) -> manager.RunningFabric:
         wanted = (run.fabric.spec, run.scale, run.policy, run.bfd)
@@ -50,7 +61,8 @@ class EmulatorBackend:
         """Take the fabric down."""
         if self._running is not None:
             self._running = None
-            manager.down(self._name)
+            with suppress(NoSuchFabricError):  # it may have ended by itself
+                manager.down(self._name)
 
 
 @contextmanager

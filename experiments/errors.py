@@ -35,3 +35,17 @@ class ScenarioError(RailbedError, ValueError):
 
 class ResultsError(RailbedError):
     """Results cannot be written where they should go."""
+
+
+class StageTimeoutError(RailbedError):
+    """A stage of an experiment took longer than its bound."""
+
+
+class InterruptedExperimentError(RailbedError):
+    """An experiment was interrupted; what it had measured is on disk."""
+
+
+class NoSuchResultError(RailbedError):
+    """No result of that name is stored."""
+
+    exit_code = 2

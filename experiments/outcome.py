@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from topologies.builders import build
 from topologies.model import Fabric
 from workloads.bandwidth import bandwidth
 from workloads.failures import FailureKind, LinkFailure
@@ -18,6 +19,9 @@ from workloads.records import EventKind, RunRecord, TransferStatus
 
 HEALTHY = "healthy"
 FAILURE = "failure"
+
+NOT_MADE = "not made"
+"""Status of a run that the back end could not make; the problem says why."""
 
 JUDGED_FROM_S = 1.0
 """Shorter transfers than this (nominal, emulated) are not judged: start-up would dominate what is measured."""
@@ -74,7 +78,8 @@ class Outcome:
     ``duration_s`` is the sum over phases of the slowest transfer's duration at its receiver, None unless all transfers
     are complete; ``predicted_s`` is the fluid model's, ``collision_free_s`` the same if no flows shared a link between
     leaf and spine (None on fabrics without spines and for runs with failures). ``slowdown`` is the duration over the
-    healthy one minus 1, None for the healthy run itself; ``expected_slowdown`` is the same of the predictions.
+    healthy one of the same repetition minus 1, None for the healthy run itself; ``expected_slowdown`` is the same of
+    the predictions. ``repetition`` counts from 1. ``status`` is that of the transfers, or ``not made``.
     """
 
     fabric: str
@@ -103,6 +108,12 @@ class Outcome:
     longest_gap_s: float | None
     faithful: bool
     notes: tuple[str, ...]
+    repetition: int = 1
+
+    @property
+    def was_made(self) -> bool:
+        """Whether the back end made the run at all, well or not."""
+        return self.status != NOT_MADE
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready form."""
@@ -241,6 +252,15 @@ def analyse(
         longest_gap_s=record.longest_gap_s,
         faithful=record.faithful,
         notes=record.notes,
+    )
+
+
+def not_made(label: str, nominal: RunRecord, backend: str, reason: str) -> Outcome:
+    """The outcome of a run that ``backend`` could not make, for ``reason``; ``nominal`` is what was expected of it."""
+    empty = replace(nominal, backend=backend, transfers=(), events=(), longest_gap_s=None, notes=())
+    outcome = analyse(label, build(nominal.fabric), empty, nominal, {})
+    return replace(
+        outcome, status=NOT_MADE, problems=(reason,), outages=(), achieved=Achieved(None, None, 0, 0), faithful=False
     )
 
 

@@ -12,7 +12,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from experiments.outcome import FAILURE, LinkTraffic, Outcome
+from experiments.results import COMPLETE
 from experiments.scenario import Scenario
+from experiments.statistics import cases
 from experiments.tables import COLUMNS, footnotes, number, percent, rows
 from experiments.units import rate_text, size_text
 from topologies.model import Fabric, FabricKind, LinkKind
@@ -25,33 +27,48 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A figure: its name among the result's files, and its SVG."""
+
+    name: str
+    svg: bytes
+
+
+@dataclass(frozen=True)
 class FabricView:
-    """A fabric as drawn: SVG of its figure, and what the figure shows besides."""
+    """A fabric as drawn, and what the figure shows besides."""
 
     label: str
     fabric: Fabric
     scale: Scale
-    svg: bytes
+    drawn: Picture
     caption: str
 
 
 @dataclass(frozen=True)
-class RunFigures:
-    """The throughput of one run as SVG."""
+class RunView:
+    """One run over time: its throughput, and all its links."""
 
     outcome: Outcome
-    svg: bytes
+    fabric: Fabric
+    throughput: Picture
+    links: Picture
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that the report says."""
+    """Everything that the report says. Figures are None where there is nothing to draw."""
 
     scenario: Scenario
+    status: str
+    planned_runs: int
     outcomes: tuple[Outcome, ...]
     fabrics: tuple[FabricView, ...]
-    completion_svg: bytes
-    runs: tuple[RunFigures, ...]
+    completion: Picture | None
+    prediction: Picture | None
+    outages: Picture | None
+    matrices: tuple[Picture, ...]
+    runs: tuple[RunView, ...]
     provenance: Mapping[str, Any]
 
 
@@ -71,15 +88,17 @@ def render(report: Report) -> str:
     return environment.get_template("report.html.j2").render(
         report=report,
         columns=COLUMNS,
-        rows=list(zip(report.outcomes, rows(report.outcomes), strict=True)),
+        rows=list(zip(cases(report.outcomes), rows(report.outcomes), strict=True)),
         footnotes=footnotes(report.outcomes),
         settings=[(view, _settings(view)) for view in report.fabrics],
         failures=[
-            (run, [(outage, _detour(report, run.outcome, outage.detour)) for outage in run.outcome.outages])
+            (run, [(outage, _detour(run, outage.detour)) for outage in run.outcome.outages])
             for run in report.runs
             if run.outcome.condition == FAILURE
         ],
         healthy_runs=[run for run in report.runs if run.outcome.condition != FAILURE],
+        is_whole=report.status == COMPLETE and len(report.outcomes) == report.planned_runs,
+        lost=[case for case in cases(report.outcomes) if case.lost],
         notes=_notes(report.outcomes),
         unfaithful=[outcome for outcome in report.outcomes if not outcome.faithful],
         command=shlex.join(command),
@@ -99,9 +118,9 @@ def _settings(view: FabricView) -> list[tuple[str, str, str]]:
     return [(name, rate_text(rate), rate_text(scale.emulated_rate_mbps(rate))) for name, rate in lines]
 
 
-def _detour(report: Report, outcome: Outcome, detour: tuple[LinkTraffic, ...]) -> tuple[list[LinkTraffic], int]:
+def _detour(run: RunView, detour: tuple[LinkTraffic, ...]) -> tuple[list[LinkTraffic], int]:
     """The detour links to list, NIC and leaf-spine links before NVLinks, and the number of those left out."""
-    fabric = next(view.fabric for view in report.fabrics if view.label == outcome.fabric)
+    fabric = run.fabric
     ordered = sorted(detour, key=lambda traffic: fabric.link(traffic.link_id).kind is LinkKind.NVLINK)
     return ordered[:MOST_DETOUR_LINKS], max(len(ordered) - MOST_DETOUR_LINKS, 0)
 
@@ -110,8 +129,8 @@ def _notes(outcomes: tuple[Outcome, ...]) -> list[str]:
     return list(dict.fromkeys(note for outcome in outcomes for note in outcome.notes))
 
 
-def _image(svg: bytes) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+def _image(picture: Picture) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(picture.svg).decode()
 
 
 def _number(value: float | None) -> str:

@@ -1,43 +1,78 @@
-"""A run's folder on disk: written as the run goes, every file whole or absent, owned by whoever called sudo.
+"""A result's folder on disk: written as the experiment goes, every file whole or absent.
 
-``<date-time>-<name>/`` holds ``scenario.yaml`` (as run), ``provenance.json``, ``summary.json`` and, per run,
-``runs/<fabric>--<collective>--<condition>/`` with ``run.json``, ``events.jsonl``, ``transfers.csv`` and ``links.csv``.
+``<date-time>-<name>/`` holds ``scenario.yaml`` (as run), ``provenance.json``, ``journal.jsonl`` (what was done when),
+``summary.json`` and, per run, ``runs/<number>-<fabric>--<collective>--<condition>/`` with Parquet tables (``transfers``,
+``links`` and, where there are some, ``computations``, ``connections``, ``progress``), ``events.jsonl`` and, written
+last, ``run.json``. While somebody writes it, the folder is locked.
 """
 
 from __future__ import annotations
 
-import csv
-import io
+import fcntl
 import json
-import math
 import os
-import platform
-import re
-import subprocess
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from importlib import metadata
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, TextIO
 
+from experiments.columns import parquet_bytes, run_tables
 from experiments.errors import ResultsError
+from experiments.files import give_to_caller, json_ready, make_folder, slug, write_file
 from experiments.outcome import Outcome
+from topologies.model import FabricSpec
+from topologies.scale import Scale
+from workloads.failures import LinkFailure
 from workloads.records import RunRecord
 from workloads.schedule import Schedule
 
 SUMMARY_FORMAT = "railbed-summary"
-SUMMARY_VERSION = 1
+SUMMARY_VERSION = 2
 
 RUNNING = "running"
 COMPLETE = "complete"
+INTERRUPTED = "interrupted"
 INCOMPLETE = "incomplete"
+"""What a result that was cut short by an error, or by the end of its process, is called."""
 
-_LIBRARIES = ("numpy", "pydantic", "PyYAML", "matplotlib", "Jinja2", "os-ken", "ryu")
+_LOCK = ".lock"
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """What ``run.json`` holds: the settings of one run, and its outcome.
+
+    ``engine`` is what replayed the traffic, ``last_computation_s`` when the last computation ended; None without any.
+    """
+
+    fabric: FabricSpec
+    scale: Scale
+    seed: int
+    failures: tuple[LinkFailure, ...]
+    schedule: Schedule
+    outcome: Outcome
+    engine: str | None = None
+    last_computation_s: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form. Of the schedule all but the transfers, which have a file of their own."""
+        return {
+            "backend": self.outcome.backend,
+            "fabric": self.fabric.to_dict(),
+            "scale": {"rate": self.scale.rate, "time": self.scale.time},
+            "seed": self.seed,
+            "failures": [failure.to_dict() for failure in self.failures],
+            "engine": self.engine,
+            "schedule": _schedule_dict(self.schedule),
+            "last_computation_s": self.last_computation_s,
+            "outcome": self.outcome.to_dict(),
+        }
 
 
 class ResultsFolder:
-    """The folder of one run. ``root`` is made where it does not exist."""
+    """The folder of one result, held by this process until :meth:`close`. ``root`` is made where it does not exist."""
 
     def __init__(self, root: Path, name: str, now: datetime | None = None) -> None:
         """Make ``<date-time>-<name>`` in ``root``; raises ResultsError where that is impossible."""
@@ -46,19 +81,52 @@ class ResultsFolder:
         try:
             make_folder(root)
             for attempt in range(1, 1000):
-                self.path = root / (base if attempt == 1 else f"{base}-{attempt}")
+                path = root / (base if attempt == 1 else f"{base}-{attempt}")
                 try:
-                    self.path.mkdir()
+                    path.mkdir()
                     break
                 except FileExistsError:
                     continue
             else:
                 raise ResultsError(f"{root} already holds 999 results named {base}; remove some")
-            give_to_caller(self.path)
+            give_to_caller(path)
+            self._hold(path)
         except OSError as error:
             raise ResultsError(
                 f"results cannot be written to {root}: {error.strerror}; choose another folder"
             ) from None
+
+    @classmethod
+    def reopen(cls, path: Path) -> ResultsFolder:
+        """The folder of an earlier result, to be finished; raises ResultsError while another process writes it."""
+        folder = cls.__new__(cls)
+        try:
+            folder._hold(path)
+        except BlockingIOError:
+            raise ResultsError(f"{path} is being written by another railbed; wait until that has ended") from None
+        except OSError as error:
+            raise ResultsError(f"{path} cannot be written: {error.strerror}; choose another result") from None
+        return folder
+
+    def _hold(self, path: Path) -> None:
+        self.path = path
+        self._lock: TextIO = open(path / _LOCK, "w")  # noqa: SIM115 - held until close()
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        give_to_caller(path / _LOCK)
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        if not self._lock.closed:
+            (self.path / _LOCK).unlink(missing_ok=True)
+            self._lock.close()
+
+    def __enter__(self) -> ResultsFolder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def write_text(self, name: str, text: str) -> Path:
         """Write a file of the folder at once or not at all."""
@@ -66,60 +134,54 @@ class ResultsFolder:
 
     def write_bytes(self, name: str, content: bytes) -> Path:
         """Write a file of the folder at once or not at all."""
-        path = self.path / name
-        try:
-            make_folder(path.parent)
-            write_atomically(path, content)
-        except OSError as error:
-            raise ResultsError(
-                f"{path} cannot be written: {error.strerror}; free space or choose another folder"
-            ) from None
-        return path
+        return write_file(self.path / name, content)
 
     def write_json(self, name: str, data: object) -> Path:
         """Write a JSON file; numbers that JSON does not have become null."""
         return self.write_text(name, json.dumps(json_ready(data), indent=2, ensure_ascii=False) + "\n")
 
-    def write_run(self, label: str, record: RunRecord, outcome: Outcome) -> Path:
-        """Write everything about one run: its outcome, events, transfers and link counters."""
-        folder = f"runs/{slug(label)}--{slug(outcome.collective)}--{slug(outcome.condition)}"
-        self.write_json(f"{folder}/run.json", run_dict(record, outcome))
-        events = [
-            json.dumps({"t_s": event.t_s, "kind": event.kind.value, "subject": event.subject, "detail": event.detail})
-            for event in record.events
-        ]
-        self.write_text(f"{folder}/events.jsonl", "".join(line + "\n" for line in events))
-        self.write_text(f"{folder}/transfers.csv", transfers_csv(record))
-        self.write_text(f"{folder}/links.csv", links_csv(record))
-        if record.schedule.computations:
-            self.write_text(f"{folder}/computations.csv", computations_csv(record.schedule))
-        return self.path / folder
+    def note(self, kind: str, **facts: object) -> None:
+        """Add a line to ``journal.jsonl``: what is being done, and when. It is on disk when this returns."""
+        line = {"time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"), "kind": kind, **facts}
+        path = self.path / "journal.jsonl"
+        try:
+            is_new = not path.exists()
+            with open(path, "a") as journal:
+                journal.write(json.dumps(json_ready(line), ensure_ascii=False) + "\n")
+                journal.flush()
+                os.fsync(journal.fileno())
+            if is_new:
+                give_to_caller(path)
+        except OSError as error:
+            raise ResultsError(f"{path} cannot be written: {error.strerror}; free space") from None
 
-    def write_summary(self, status: str, scenario_name: str, outcomes: Sequence[Outcome]) -> Path:
-        """Write ``summary.json``; ``status`` says whether the runs in it are all there will be."""
+    def write_run(self, name: str, run: RunFile, record: RunRecord | None, predicted: RunRecord) -> Path:
+        """Write everything about one run below ``runs/``; ``record`` is None for one that could not be made.
+
+        ``run.json`` comes last, so that its presence means that the run is whole.
+        """
+        folder = f"runs/{name}"
+        if record is not None:
+            for table_name, table in run_tables(record, predicted).items():
+                self.write_bytes(f"{folder}/{table_name}.parquet", parquet_bytes(table))
+            events = [
+                {"t_s": event.t_s, "kind": event.kind.value, "subject": event.subject, "detail": event.detail}
+                for event in record.events
+            ]
+            self.write_text(f"{folder}/events.jsonl", "".join(json.dumps(event) + "\n" for event in events))
+        return self.write_json(f"{folder}/run.json", run.to_dict())
+
+    def write_summary(self, status: str, scenario_name: str, outcomes: Sequence[Outcome], planned: int) -> Path:
+        """Write ``summary.json``: ``status`` is that of the whole, ``planned`` the number of runs there are to be."""
         summary = {
             "format": SUMMARY_FORMAT,
             "version": SUMMARY_VERSION,
             "name": scenario_name,
             "status": status,
+            "planned_runs": planned,
             "outcomes": [outcome.to_dict() for outcome in outcomes],
         }
         return self.write_json("summary.json", summary)
-
-
-def run_dict(record: RunRecord, outcome: Outcome) -> dict[str, Any]:
-    """Settings and outcome of one run, JSON-ready."""
-    return {
-        "backend": record.backend,
-        "fabric": record.fabric.to_dict(),
-        "scale": {"rate": record.scale.rate, "time": record.scale.time},
-        "seed": record.seed,
-        "failures": [failure.to_dict() for failure in record.failures],
-        "engine": record.engine,
-        "schedule": _schedule_dict(record.schedule),
-        "last_computation_s": record.last_computation_s,
-        "outcome": outcome.to_dict(),
-    }
 
 
 def _schedule_dict(schedule: Schedule) -> dict[str, Any]:
@@ -133,139 +195,13 @@ def _schedule_dict(schedule: Schedule) -> dict[str, Any]:
     return {**{key: value for key, value in schedule.to_dict().items() if key not in own}, "computations": by_label}
 
 
-def computations_csv(schedule: Schedule) -> str:
-    """One line per computation, durations in seconds of the real machine."""
-    rows = [
-        (one.id, one.label, one.rank, one.duration_s, " ".join(map(str, one.after))) for one in schedule.computations
-    ]
-    return _csv(("id", "label", "rank", "real_duration_s", "after"), rows)
-
-
-def transfers_csv(record: RunRecord) -> str:
-    """One line per transfer: sizes in emulated and real bytes, times in emulated seconds."""
-    by_id = record.schedule.by_id
-    header = ("id", "operation", "group", "phase", "src_rank", "dst_rank", "status", "reason", "start_s", "end_s",
-              "received_bytes", "size_bytes", "real_size_bytes")  # fmt: skip
-    rows = []
-    for made in record.transfers:
-        planned = by_id[made.transfer_id]
-        rows.append(
-            (made.transfer_id, planned.tag.operation, planned.tag.group, planned.tag.phase, planned.src, planned.dst,
-             made.status.value, made.reason, made.start_s, made.end_s, made.received_bytes, made.size_bytes,
-             planned.size_bytes)
-        )  # fmt: skip
-    return _csv(header, rows)
-
-
-def links_csv(record: RunRecord) -> str:
-    """One line per sample and link: cumulative counters in emulated bytes, as the ports count them.
-
-    A line is left out where the link's counters stand as in the line before.
-    """
-    links = record.links
-    rows: list[tuple[object, ...]] = []
-    for column, link_id in enumerate(links.link_ids):
-        last: tuple[float, float] | None = None
-        for row, t_s in enumerate(links.t_s):
-            counters = (float(links.a_to_b_bytes[row, column]), float(links.b_to_a_bytes[row, column]))
-            if counters != last or row == len(links.t_s) - 1:
-                rows.append((link_id, float(t_s), *counters))
-            last = counters
-    return _csv(("link", "t_s", "a_to_b_bytes", "b_to_a_bytes"), rows)
-
-
-def provenance(seed: int, command: Sequence[str], extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What a result depends on besides its scenario: time, command, versions, machine, commit.
-
-    ``extra`` is what the back end knows, for example the version of Open vSwitch and its calibration.
-    """
-    versions = {}
-    for library in _LIBRARIES:
-        try:
-            versions[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:
-            continue
-    return {
-        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "command": list(command),
-        "seed": seed,
-        "git_commit": git_commit(Path(__file__).resolve().parent.parent),
-        "python": platform.python_version(),
-        "libraries": versions,
-        "kernel": platform.release(),
-        "system": platform.system(),
-        "machine": platform.machine(),
-        "cpus": os.cpu_count(),
-        **(extra or {}),
-    }
-
-
-def git_commit(checkout: Path) -> str | None:
-    """Commit of a checkout, with ``+changes`` where tracked files differ from it; None where there is no git."""
-    # git refuses a checkout of another user (root under sudo) unless told that this one is meant.
-    git = ["git", "-c", f"safe.directory={checkout}", "-C", str(checkout)]
+def is_being_written(path: Path) -> bool:
+    """Whether a process holds the result's folder; one that was killed holds nothing any more."""
     try:
-        found = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True)
-        command = [*git, "status", "--porcelain", "--untracked-files=no"]
-        changed = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return found.stdout.strip() + ("+changes" if changed else "")
-
-
-def slug(name: str) -> str:
-    """``name`` as part of a file name: lower case, letters, digits and dashes."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "run"
-
-
-def json_ready(value: Any) -> Any:
-    """``value`` with what JSON lacks replaced: infinities and NaN by null, tuples by lists."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): json_ready(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [json_ready(item) for item in value]
-    return value
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write ``path`` so that at any time it holds either its old content or all of the new one."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        give_to_caller(Path(temporary))
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder and those above it; new ones belong to whoever called sudo."""
-    missing = []
-    while not path.exists():
-        missing.append(path)
-        path = path.parent
-    for folder in reversed(missing):
-        folder.mkdir(exist_ok=True)
-        give_to_caller(folder)
-
-
-def give_to_caller(path: Path) -> None:
-    """Under sudo, make the user who called it the owner; otherwise do nothing."""
-    uid, gid = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
-    if os.geteuid() == 0 and uid.isdigit() and gid.isdigit():
-        os.chown(path, int(uid), int(gid))
-
-
-def _csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue()
+        with open(path / _LOCK) as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

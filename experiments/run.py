@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.figures.board import fabric_figure
-from experiments.figures.completion import completion_figure
-from experiments.figures.style import figure_bytes
-from experiments.figures.throughput import throughput_figure
-from experiments.outcome import FAILURE, Outcome, analyse, with_slowdown
+from experiments.drawing import draw_result
+from experiments.errors import InterruptedExperimentError, ResultsError
+from experiments.files import slug
+from experiments.outcome import FAILURE, HEALTHY, Outcome, analyse, not_made, with_slowdown
 from experiments.plan import Backend, PlannedRun, plan
-from experiments.report import FabricView, Report, RunFigures, render
-from experiments.results import COMPLETE, INCOMPLETE, RUNNING, ResultsFolder, provenance, slug
-from experiments.scenario import Scenario
-from workloads.records import RunRecord
+from experiments.provenance import provenance
+from experiments.results import COMPLETE, INCOMPLETE, INTERRUPTED, RUNNING, ResultsFolder, RunFile
+from experiments.scenario import EMULATOR, Scenario
+from experiments.stored import read_result
+from experiments.watchdog import STAGE_LIMIT_S, limited, live_limit_s
+from topologies.errors import RailbedError
+
+WRONG_USE = 2
+"""Exit code of errors that are the user's to mend."""
 
 Progress = Callable[[str, float | None], None]
 """Told what is being done, and the share of the whole that is done (0 to 1; None where it is not known)."""
@@ -25,16 +29,64 @@ Progress = Callable[[str, float | None], None]
 
 @dataclass(frozen=True)
 class Results:
-    """A finished experiment: where it is stored, and what came out."""
+    """A finished experiment: where it is stored, its report if one was drawn, and what came out."""
 
     folder: Path
-    report: Path
+    report: Path | None
     outcomes: tuple[Outcome, ...]
 
     @property
     def complete(self) -> bool:
         """Whether every transfer of every run was made in full."""
         return all(outcome.status == "complete" for outcome in self.outcomes)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One run to make, in one repetition; ``name`` is that of its folder, ``weight`` its share of the whole."""
+
+    name: str
+    run: PlannedRun
+    repetition: int
+    weight: float
+
+    @property
+    def stage(self) -> str:
+        """What is being done, to read."""
+        of = f", repetition {self.repetition}" if self.repetition > 1 else ""
+        return f"{self.run.label}: {self.run.schedule.name}" + (" with a failure" if self.run.failures else "") + of
+
+
+BETWEEN_RUNS_S = 4.0
+"""What a live run takes beside its transfers, for the estimate of the time that is left."""
+
+
+def _jobs(scenario: Scenario, runs: Sequence[PlannedRun]) -> tuple[_Job, ...]:
+    """All runs of all repetitions. Repetitions of a fabric follow each other, so that it is brought up once.
+
+    The simulator has no noise: every repetition would be the same, so it makes one.
+    """
+    is_live = scenario.backend == EMULATOR
+    repetitions = scenario.repetitions if is_live else 1
+    order = [
+        (run, repetition)
+        for label in dict.fromkeys(run.label for run in runs)
+        for repetition in range(1, repetitions + 1)
+        for run in runs
+        if run.label == label
+    ]
+    digits = len(str(len(order)))
+    jobs = []
+    for number, (run, repetition) in enumerate(order, 1):
+        condition = FAILURE if run.failures else HEALTHY
+        name = f"{number:0{digits}d}-{slug(run.label)}--{slug(run.schedule.name)}--{condition}"
+        name += f"--r{repetition}" if repetitions > 1 else ""
+        jobs.append(_Job(name, run, repetition, BETWEEN_RUNS_S + _predicted_s(run) if is_live else 1.0))
+    return tuple(jobs)
+
+
+def _predicted_s(run: PlannedRun) -> float:
+    return max((transfer.end_s or 0.0 for transfer in run.predicted.transfers), default=0.0)
 
 
 def run_scenario(
@@ -45,95 +97,151 @@ def run_scenario(
     results_root: Path,
     command: Sequence[str] = (),
     extra_provenance: Callable[[], Mapping[str, Any]] = dict,
+    report: bool = True,
 ) -> Results:
     """Make every run of a scenario, and store results, figures and the report under ``results_root``.
 
-    Each run is on disk before the next one starts; ``summary.json`` says ``incomplete`` if the whole was cut short.
-    ``extra_provenance`` is asked at the end for what the back end knows (versions); ``command`` is how to run this
-    again. Raises RailbedError.
+    Each run is on disk before the next one starts. One that the back end can't make is recorded as such, and the others
+    go on. ``extra_provenance`` is asked at the end for what the back end knows (versions); ``command`` is how to run
+    this again; without ``report`` nothing is drawn. Raises RailbedError; on Ctrl-C InterruptedExperimentError, with
+    what was measured on disk.
     """
     progress("planning", 0.0)
-    runs = plan(scenario)
-    folder = ResultsFolder(results_root, scenario.name)
-    folder.write_text("scenario.yaml", scenario.to_yaml())
-    origin = provenance(scenario.seed, command or sys.argv)
-    folder.write_json("provenance.json", origin)
+    with limited("planning", STAGE_LIMIT_S):
+        jobs = _jobs(scenario, plan(scenario))
+    with ResultsFolder(results_root, scenario.name) as folder:
+        folder.write_text("scenario.yaml", scenario.to_yaml())
+        origin = provenance(scenario.seed, command or sys.argv)
+        outcomes = _make_all(folder, scenario, jobs, {}, backend, progress, origin, extra_provenance)
+        return Results(folder.path, _drawn(folder.path, progress) if report else None, outcomes)
+
+
+def resume_scenario(
+    path: Path,
+    backend: Backend,
+    progress: Progress,
+    *,
+    command: Sequence[str] = (),
+    extra_provenance: Callable[[], Mapping[str, Any]] = dict,
+    report: bool = True,
+) -> Results:
+    """Make the runs that the result in ``path`` lacks, those that could not be made included, and draw it anew.
+
+    The back end must be the one that the scenario as run names. Raises what :func:`run_scenario` raises.
+    """
+    stored = read_result(path)
+    scenario = stored.scenario()
+    progress("planning", 0.0)
+    with limited("planning", STAGE_LIMIT_S):
+        jobs = _jobs(scenario, plan(scenario))
+    made = {run.path.name: run.outcome for run in stored.runs if run.outcome.was_made}
+    strangers = set(made) - {job.name for job in jobs}
+    if strangers:
+        raise ResultsError(
+            f"{path} holds runs that this version of Railbed would not make ({min(strangers)}): "
+            "finish it with the version that began it, or run the scenario again"
+        )
+    with ResultsFolder.reopen(path) as folder:
+        now = provenance(scenario.seed, command or sys.argv)
+        origin = dict(stored.provenance()) or now
+        origin["resumed"] = [*origin.get("resumed", []), {key: now[key] for key in ("created", "git_commit")}]
+        outcomes = _make_all(folder, scenario, jobs, made, backend, progress, origin, extra_provenance)
+        return Results(folder.path, _drawn(folder.path, progress) if report else None, outcomes)
+
+
+def _drawn(path: Path, progress: Progress) -> Path:
+    progress("drawing figures", 1.0)
+    with limited("drawing figures", STAGE_LIMIT_S):
+        return draw_result(read_result(path))
+
+
+def _make_all(
+    folder: ResultsFolder,
+    scenario: Scenario,
+    jobs: Sequence[_Job],
+    made: Mapping[str, Outcome],
+    backend: Backend,
+    progress: Progress,
+    origin: dict[str, Any],
+    extra_provenance: Callable[[], Mapping[str, Any]],
+) -> tuple[Outcome, ...]:
+    """Make the jobs that are not in ``made``; the outcomes of all, in the order of the jobs."""
     outcomes: list[Outcome] = []
-    records: list[RunRecord] = []
+    to_do = [job for job in jobs if job.name not in made]
+    whole, done = sum(job.weight for job in to_do), 0.0
     status = INCOMPLETE
-    folder.write_summary(RUNNING, scenario.name, outcomes)
+    folder.write_json("provenance.json", origin)
+    folder.write_summary(RUNNING, scenario.name, [], len(jobs))
+    folder.note("started", runs=len(to_do), of=len(jobs))
     try:
-        for number, run in enumerate(runs):
-            record = _made(run, backend, scenario.seed, _part(progress, number, len(runs), run))
-            outcome = analyse(run.label, run.fabric, record, run.predicted, run.detours, run.collision_free_s)
-            if run.failures:
-                outcome = with_slowdown(outcome, _healthy(outcomes, outcome))
-            folder.write_run(run.label, record, outcome)
-            outcomes.append(outcome)
-            records.append(record)
-            folder.write_summary(RUNNING, scenario.name, outcomes)
+        for job in jobs:
+            if job.name in made:
+                outcomes.append(made[job.name])
+                continue
+            told = _part(progress, job, done, whole)
+            outcomes.append(_make(folder, scenario, job, outcomes, backend, told))
+            folder.write_summary(RUNNING, scenario.name, outcomes, len(jobs))
+            done += job.weight
         status = COMPLETE
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+        raise InterruptedExperimentError(
+            f"interrupted after {len(outcomes)} of {len(jobs)} runs, which are kept in {folder.path}: "
+            f"'railbed run --resume {folder.path}' makes the others"
+        ) from None
     finally:
         origin.update(extra_provenance())
         folder.write_json("provenance.json", origin)
-        folder.write_summary(status, scenario.name, outcomes)
-    progress("drawing figures", 1.0)
-    report = _write_report(folder, scenario, runs, records, outcomes, origin)
-    return Results(folder.path, report, tuple(outcomes))
+        folder.write_summary(status, scenario.name, outcomes, len(jobs))
+        folder.note("ended", status=status)
+    return tuple(outcomes)
 
 
-def _made(run: PlannedRun, backend: Backend, seed: int, progress: Callable[[float], None]) -> RunRecord:
+def _make(
+    folder: ResultsFolder,
+    scenario: Scenario,
+    job: _Job,
+    before: Sequence[Outcome],
+    backend: Backend,
+    progress: Callable[[float], None],
+) -> Outcome:
+    """Make one run and store it; what goes wrong in the back end becomes its outcome."""
+    run, predicted = job.run, job.run.predicted
+    limit_s = live_limit_s(_predicted_s(run)) if scenario.backend == EMULATOR else STAGE_LIMIT_S
+    folder.note("run-started", run=job.name, limit_s=limit_s)
     progress(0.0)
-    record = backend(run, seed, progress)
+    record = None
+    try:
+        with limited(job.stage, limit_s):
+            record = backend(run, scenario.seed, progress)
+    except RailbedError as error:
+        if error.exit_code == WRONG_USE and not before:
+            raise  # nothing of this can be made here: no root, no such tool
+        outcome = not_made(run.label, predicted, scenario.backend, str(error))
+    else:
+        outcome = analyse(run.label, run.fabric, record, predicted, run.detours, run.collision_free_s)
+    outcome = replace(outcome, repetition=job.repetition)
+    if run.failures:
+        outcome = with_slowdown(outcome, _healthy(before, outcome))
+    file = RunFile(
+        run.fabric.spec, run.scale, scenario.seed, run.failures, run.schedule, outcome,
+        engine=record.engine if record else None, last_computation_s=record.last_computation_s if record else None,
+    )  # fmt: skip
+    folder.write_run(job.name, file, record, predicted)
+    folder.note("run-ended", run=job.name, status=outcome.status)
     progress(1.0)
-    return record
+    return outcome
 
 
-def _part(progress: Progress, number: int, count: int, run: PlannedRun) -> Callable[[float], None]:
-    stage = f"{run.label}: {run.schedule.name}" + (" with a failure" if run.failures else "")
-
+def _part(progress: Progress, job: _Job, done: float, whole: float) -> Callable[[float], None]:
     def told(share: float) -> None:
-        progress(stage, (number + share) / count)
+        progress(job.stage, (done + job.weight * share) / whole)
 
     return told
 
 
 def _healthy(outcomes: Sequence[Outcome], outcome: Outcome) -> Outcome:
-    return next(
-        other for other in outcomes if other.fabric == outcome.fabric and other.collective == outcome.collective
-    )
+    def case(of: Outcome) -> tuple[object, ...]:
+        return of.fabric, of.collective, of.repetition
 
-
-def _write_report(
-    folder: ResultsFolder,
-    scenario: Scenario,
-    runs: Sequence[PlannedRun],
-    records: Sequence[RunRecord],
-    outcomes: Sequence[Outcome],
-    origin: Mapping[str, Any],
-) -> Path:
-    """Write every figure as PNG and SVG, and the report that holds them."""
-
-    def save(name: str, figure: Any) -> bytes:
-        svg = figure_bytes(figure, "svg")
-        folder.write_bytes(f"figures/{name}.svg", svg)
-        folder.write_bytes(f"figures/{name}.png", figure_bytes(figure, "png"))
-        return svg
-
-    completion = save("completion", completion_figure(outcomes))
-    views = []
-    for label in dict.fromkeys(run.label for run in runs):
-        of_fabric = [run for run in runs if run.label == label]
-        failed = next((run for run in of_fabric if run.failures), of_fabric[0])
-        links = [failure.link_id for failure in failed.failures]
-        detour = [link_id for failed_id in links for link_id in failed.detours.get(failed_id, ())]
-        drawn = save(f"fabric-{slug(label)}", fabric_figure(failed.fabric, label, links, detour))
-        caption = f"Failed link and detour as in '{failed.schedule.name}'." if links else ""
-        views.append(FabricView(label, failed.fabric, failed.scale, drawn, caption))
-    figures = []
-    for run, record, outcome in zip(runs, records, outcomes, strict=True):
-        if outcome.condition == FAILURE or not scenario.failures:
-            name = f"throughput-{slug(run.label)}-{slug(run.schedule.name)}"
-            figures.append(RunFigures(outcome, save(name, throughput_figure(run.fabric, record, outcome))))
-    text = render(Report(scenario, tuple(outcomes), tuple(views), completion, tuple(figures), origin))
-    return folder.write_text("report.html", text)
+    return next(other for other in outcomes if case(other) == case(outcome) and other.condition == HEALTHY)

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.outcome import HEALTHY, Outcome
+from experiments.statistics import CONFIDENCE, Case, cases, mean_interval, median
 from experiments.units import duration_text, size_text
 from simulator.fluid import BACKEND
 from workloads.bandwidth import BUS_FACTORS, CAVEAT
@@ -40,22 +41,36 @@ COLUMNS = (
 
 
 def rows(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
-    """One row of texts per outcome, in the order of :data:`COLUMNS`."""
-    return [
-        (
-            outcome.fabric,
-            f"{outcome.collective}, {size_text(outcome.size_bytes)}",
-            _condition(outcome),
-            number(outcome.duration_s, outcome.status),
-            number(outcome.predicted_s, "-"),
-            duration_text(outcome.real_duration_s) if outcome.real_duration_s else outcome.status,
-            number(outcome.algbw_gbps, "-"),
-            number(outcome.busbw_gbps, "-"),
-            _achieved(outcome),
-            _slowdown(outcome),
-        )
-        for outcome in outcomes
-    ]
+    """One row of texts per case (all repetitions of a run together), in the order of :data:`COLUMNS`."""
+    return [_row(case) for case in cases(outcomes)]
+
+
+def _row(case: Case) -> tuple[str, ...]:
+    first, made = case.first, case.outcomes
+    real_s = median(case.real_durations_s)
+    return (
+        first.fabric,
+        f"{first.collective}, {size_text(first.size_bytes)}",
+        _condition(first),
+        _duration(case),
+        number(first.predicted_s, "-"),
+        duration_text(real_s) if real_s else case.status,
+        number(median([outcome.algbw_gbps for outcome in made]), "-"),
+        number(median([outcome.busbw_gbps for outcome in made]), "-"),
+        _achieved(made),
+        _slowdown(made),
+    )
+
+
+def _duration(case: Case) -> str:
+    """The median, with the interval of the mean and the number of lost repetitions where there are several."""
+    text = number(median(case.durations_s), case.status)
+    interval = mean_interval(case.durations_s)
+    if interval is not None:
+        text += f" ({number(interval.low, '-')} to {number(interval.high, '-')})"
+    if case.lost and case.durations_s:
+        text += f", {case.lost} of {len(case.outcomes)} lost"
+    return text
 
 
 def footnotes(outcomes: Sequence[Outcome]) -> list[str]:
@@ -68,6 +83,12 @@ def footnotes(outcomes: Sequence[Outcome]) -> list[str]:
         notes.append(f"{operation}: {formula}; size = {same[0].size_meaning}.")
     notes.append(f"Bandwidths and sizes are those of the real machine. {CAVEAT}")
     notes.append("achieved: rate of transfers over their nominal max-min rate, median and worst.")
+    repetitions = max(len(case.outcomes) for case in cases(outcomes)) if outcomes else 0
+    if repetitions > 1:
+        notes.append(
+            f"Of {repetitions} repetitions: medians, and in brackets the {CONFIDENCE:.0%} confidence interval of the "
+            "mean (Student's t)."
+        )
     notes.append("expected: the fluid model (max-min fair rates) with the same paths and failures.")
     if any(outcome.backend == BACKEND for outcome in outcomes):
         notes.append("Runs on the simulator are the fluid model itself: they equal what is expected by construction.")
@@ -80,11 +101,12 @@ def footnotes(outcomes: Sequence[Outcome]) -> list[str]:
     failed: dict[str, list[str]] = {}
     for outcome in outcomes:
         for outage in outcome.outages:
-            failed.setdefault(f"{outage.link_id} on {outcome.fabric}", []).append(outcome.collective)
+            if outcome.collective not in failed.setdefault(f"{outage.link_id} on {outcome.fabric}", []):
+                failed[f"{outage.link_id} on {outcome.fabric}"].append(outcome.collective)
     if failed:
         listed = "; ".join(f"{link} ({', '.join(collectives)})" for link, collectives in failed.items())
         notes.append(f"Failing: {listed}.")
-    for outcome in outcomes:
+    for outcome in (case.first for case in cases(outcomes)):
         if outcome.predicted_s and outcome.collision_free_s and outcome.predicted_s > 1.02 * outcome.collision_free_s:
             notes.append(
                 f"{outcome.fabric}, {outcome.collective}: flows that share a leaf-spine link by the path hash cost "
@@ -93,7 +115,8 @@ def footnotes(outcomes: Sequence[Outcome]) -> list[str]:
             )
     for outcome in outcomes:
         for problem in outcome.problems:
-            notes.append(f"{outcome.fabric}, {outcome.collective}, {outcome.condition}: {problem}.")
+            of = f", repetition {outcome.repetition}" if repetitions > 1 else ""
+            notes.append(f"{outcome.fabric}, {outcome.collective}, {outcome.condition}{of}: {problem}.")
     return notes
 
 
@@ -104,11 +127,12 @@ def summary(outcomes: Sequence[Outcome]) -> RenderableType:
     for column in COLUMNS[2:]:
         table.add_column(column.heading, justify="right" if column.is_number else "left", overflow="fold")
     last_fabric = None
-    for outcome, row in zip(outcomes, rows(outcomes), strict=True):
-        if outcome.fabric != last_fabric:  # a line of its own: a column would cost the width of the others
-            table.add_row(Text(outcome.fabric, style="bold"))
-        last_fabric = outcome.fabric
-        table.add_row(*(Text(cell) for cell in row[1:]), style="" if outcome.status == "complete" else "bold")
+    for case in cases(outcomes):
+        row = _row(case)
+        if case.first.fabric != last_fabric:  # a line of its own: a column would cost the width of the others
+            table.add_row(Text(case.first.fabric, style="bold"))
+        last_fabric = case.first.fabric
+        table.add_row(*(Text(cell) for cell in row[1:]), style="" if case.status == "complete" else "bold")
     return Group(table, *(Text(note) for note in footnotes(outcomes)))
 
 
@@ -132,14 +156,14 @@ def _condition(outcome: Outcome) -> str:
     return "link fails" if len(outcome.outages) == 1 else "links fail"
 
 
-def _slowdown(outcome: Outcome) -> str:
-    if outcome.condition == HEALTHY:
+def _slowdown(outcomes: Sequence[Outcome]) -> str:
+    if outcomes[0].condition == HEALTHY:
         return ""
-    return f"{percent(outcome.slowdown)} ({percent(outcome.expected_slowdown)})"
+    found = median([outcome.slowdown for outcome in outcomes])
+    return f"{percent(found)} ({percent(median([outcome.expected_slowdown for outcome in outcomes]))})"
 
 
-def _achieved(outcome: Outcome) -> str:
-    found = outcome.achieved
-    if found.median_share is None or found.worst_share is None:
-        return "too short"
-    return f"{found.median_share:.2f}, {found.worst_share:.2f}"
+def _achieved(outcomes: Sequence[Outcome]) -> str:
+    middle = median([outcome.achieved.median_share for outcome in outcomes])
+    worst = [outcome.achieved.worst_share for outcome in outcomes if outcome.achieved.worst_share is not None]
+    return "too short" if middle is None or not worst else f"{middle:.2f}, {min(worst):.2f}"

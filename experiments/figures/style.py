@@ -30,18 +30,23 @@ STYLE: Any = {
     "legend.fontsize": 11,
     "svg.fonttype": "path",
     "svg.hashsalt": "railbed",
+    "pdf.fonttype": 42,
     "hatch.linewidth": 1.2,
 }
 _PNG_DPI = 130
+_UNDATED: dict[str, Any] = {
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "png": {"Software": None},
+}
 
 
 def figure_bytes(figure: Figure, file_format: str) -> bytes:
-    """The figure as ``png`` or ``svg``; the same figure gives the same bytes."""
+    """The figure as ``svg``, ``pdf`` or ``png``; the same figure gives the same bytes."""
     FigureCanvasAgg(figure)
     target = io.BytesIO()
-    undated = {"Date": None} if file_format == "svg" else {"Software": None}
     with rc_context(STYLE):
-        figure.savefig(target, format=file_format, dpi=_PNG_DPI, facecolor="white", metadata=undated)
+        figure.savefig(target, format=file_format, dpi=_PNG_DPI, facecolor="white", metadata=_UNDATED[file_format])
     return target.getvalue()
 
 

@@ -12,11 +12,11 @@ from experiments.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, 
 from experiments.outcome import Outcome
 from experiments.units import rate_text, size_text
 from topologies.model import Fabric, LinkKind
-from topologies.scale import link_rate_mbps
-from workloads.records import FloatArray, RunRecord
+from topologies.scale import Scale, link_rate_mbps
+from workloads.records import FloatArray, LinkSeries
 
 
-def throughput_figure(fabric: Fabric, record: RunRecord, outcome: Outcome) -> Figure:
+def throughput_figure(fabric: Fabric, links: LinkSeries, scale: Scale, outcome: Outcome) -> Figure:
     """Throughput over time: per kind of link, and above it the failed link and its detour where a link failed."""
     with rc_context(STYLE):
         outages = outcome.outages
@@ -25,20 +25,20 @@ def throughput_figure(fabric: Fabric, record: RunRecord, outcome: Outcome) -> Fi
         title = f"{outcome.collective} ({size_text(outcome.size_bytes)}) on {outcome.fabric}, {outcome.backend}"
         figure.suptitle(title, fontsize=15, fontweight="bold")
         if outages:
-            _draw_failed_links(panels[0], fabric, record, outcome)
-        _draw_link_groups(panels[-1], fabric, record)
+            _draw_failed_links(panels[0], fabric, links, scale, outcome)
+        _draw_link_groups(panels[-1], fabric, links, scale)
         for panel in panels:
             _mark_outages(panel, outcome)
             panel.set_ylim(0, panel.get_ylim()[1] * 1.05)
             panel.grid(axis="y", alpha=0.3)
             legend_beside(panel)
-        end_s = float(record.links.t_s[-1]) if len(record.links.t_s) else 1.0
+        end_s = float(links.t_s[-1]) if len(links.t_s) else 1.0
         panels[-1].set_xlim(0, end_s)
-        panels[-1].set_xlabel(f"time (emulated s; 1 s = {1000 / record.scale.time:.3g} ms of the real machine)")
+        panels[-1].set_xlabel(f"time (emulated s; 1 s = {1000 / scale.time:.3g} ms of the real machine)")
     return figure
 
 
-def _draw_failed_links(panel: Axes, fabric: Fabric, record: RunRecord, outcome: Outcome) -> None:
+def _draw_failed_links(panel: Axes, fabric: Fabric, links: LinkSeries, scale: Scale, outcome: Outcome) -> None:
     panel.set_title("Failed link and its busiest detour links, both directions together", loc="left")
     panel.set_ylabel("Mbit/s (emulated)")
     # The first line is the widest, so that lines at the same rate are all seen.
@@ -49,37 +49,37 @@ def _draw_failed_links(panel: Axes, fabric: Fabric, record: RunRecord, outcome: 
         wide += [link.link_id for link in outage.detour if link.link_id not in wide]
         for (colour, dashes, width), link_id in zip(detour_styles, wide, strict=False):
             if link_id not in shown:
-                rates = record.links.rates_mbps([link_id])
-                _draw_steps(panel, record, rates, f"{link_id} (detour)", colour, dashes, width)
+                rates = links.rates_mbps([link_id])
+                _draw_steps(panel, links, rates, f"{link_id} (detour)", colour, dashes, width)
                 shown.add(link_id)
-        rates = record.links.rates_mbps([outage.link_id])
-        _draw_steps(panel, record, rates, f"{outage.link_id} (fails)", VERMILLION, "-", 3.0)
-        rate_mbps = link_rate_mbps(fabric.link(outage.link_id), record.scale)
-        label = f"rate per direction,\n{rate_text(rate_mbps)} for {rate_text(rate_mbps * record.scale.rate)}"
+        rates = links.rates_mbps([outage.link_id])
+        _draw_steps(panel, links, rates, f"{outage.link_id} (fails)", VERMILLION, "-", 3.0)
+        rate_mbps = link_rate_mbps(fabric.link(outage.link_id), scale)
+        label = f"rate per direction,\n{rate_text(rate_mbps)} for {rate_text(rate_mbps * scale.rate)}"
         panel.axhline(rate_mbps, color=GREY, linestyle=":", linewidth=1.5, label=label)
 
 
-def _draw_link_groups(panel: Axes, fabric: Fabric, record: RunRecord) -> None:
+def _draw_link_groups(panel: Axes, fabric: Fabric, links: LinkSeries, scale: Scale) -> None:
     panel.set_title("All links of a kind: mean use of their capacity, both directions", loc="left")
     panel.set_ylabel("share of capacity (%)")
     names = ((LinkKind.NVLINK, "NVLink", GREEN, "-"), (LinkKind.NIC, "NIC", BLUE, (0, (6, 1.5))),
              (LinkKind.FABRIC, "leaf-spine", PURPLE, (0, (2, 1))))  # fmt: skip
     for kind, name, colour, dashes in names:
-        links = [link for link in fabric.links if link.kind is kind]
-        if links:
-            room_mbps = 2 * sum(link_rate_mbps(link, record.scale) for link in links)
-            shares = record.links.rates_mbps([link.id for link in links]) / room_mbps * 100
-            _draw_steps(panel, record, shares, f"{name} ({len(links)} links)", colour, dashes, 2.2)
+        of_kind = [link for link in fabric.links if link.kind is kind]
+        if of_kind:
+            room_mbps = 2 * sum(link_rate_mbps(link, scale) for link in of_kind)
+            shares = links.rates_mbps([link.id for link in of_kind]) / room_mbps * 100
+            _draw_steps(panel, links, shares, f"{name} ({len(of_kind)} links)", colour, dashes, 2.2)
 
 
 def _draw_steps(
-    panel: Axes, record: RunRecord, values: FloatArray, label: str, colour: str, dashes: Any, width: float
+    panel: Axes, links: LinkSeries, values: FloatArray, label: str, colour: str, dashes: Any, width: float
 ) -> None:
     """Draw the mean of every interval between samples; nothing without samples."""
     if not len(values):
         return
     panel.stairs(
-        values, record.links.t_s, baseline=None, label=label, color=colour,
+        values, links.t_s, baseline=None, label=label, color=colour,
         linestyle=dashes, linewidth=width,
     )  # fmt: skip
 

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.provenance import provenance
 from experiments.reference.registry import find, run
 from experiments.reference.row import Mark, Reference, ReferenceRow, Told
-from experiments.results import COMPLETE, ResultsFolder, provenance
+from experiments.results import COMPLETE, ResultsFolder
 
 FILE = "reference"
 FORMAT, VERSION = "railbed-reference", 1
@@ -81,17 +82,17 @@ def run_and_store(
     references = find(names)
     rows = run(names, told)
     name = names[0] if len(names) == 1 else "-".join(reference.name for reference in references)
-    folder = ResultsFolder(results_root, name)
-    folder.write_json("provenance.json", provenance(0, command or sys.argv))
-    folder.write_json(
-        f"{FILE}.json",
-        {
-            "format": FORMAT,
-            "version": VERSION,
-            "experiments": {one.name: {"claim": one.claim, "method": one.method} for one in references},
-            "rows": [row.to_dict() for row in rows],
-        },
-    )
-    folder.write_text(f"{FILE}.md", markdown(references, rows))
-    folder.write_summary(COMPLETE, name, ())
+    with ResultsFolder(results_root, name) as folder:
+        folder.write_json("provenance.json", provenance(0, command or sys.argv))
+        folder.write_json(
+            f"{FILE}.json",
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "experiments": {one.name: {"claim": one.claim, "method": one.method} for one in references},
+                "rows": [row.to_dict() for row in rows],
+            },
+        )
+        folder.write_text(f"{FILE}.md", markdown(references, rows))
+        folder.write_summary(COMPLETE, name, (), 0)
     return folder.path, rows

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from cli.output import progress, table
+from cli.output import Remaining, clock, progress, table
 
 
 def test_a_table_is_as_wide_as_its_cells_and_has_no_trailing_blanks() -> None:
@@ -29,3 +29,20 @@ def test_progress_on_a_terminal_keeps_the_finished_stages(
     assert out == ""
     assert len([line for line in err.splitlines() if line.endswith(" s  building")]) == 1
     assert "checking" in err
+
+
+def test_what_is_left_is_told_from_what_the_done_part_took() -> None:
+    left = Remaining()
+    assert left.seconds(0.0) is None
+    left.update(None, 0.0)  # bringing a fabric up
+    left.update(0.0, 5.0)
+    assert left.seconds(6.0) is None
+    left.update(0.25, 15.0)
+    assert left.seconds(15.0) == 30.0
+    assert left.seconds(20.0) == 25.0
+    assert left.seconds(99.0) == 0.0
+
+
+@pytest.mark.parametrize(("duration_s", "text"), [(0, "0:00"), (59.6, "1:00"), (125, "2:05"), (3600, "1:00:00")])
+def test_clocks(duration_s: float, text: str) -> None:
+    assert clock(duration_s) == text

@@ -52,7 +52,7 @@ def test_the_emulator_needs_root(
     scenario.write_text(SCENARIO.format(backend="emulator"))
     code, out, err = run(capsys, "run", scenario, "--results", tmp_path / "out")
     assert (code, out) == (2, "")
-    assert err == f"railbed: 'run {scenario}' needs root: run sudo ./railbed run {scenario}\n"
+    assert err == "railbed: 'run' needs root: run sudo ./railbed run\n"
 
 
 @pytest.mark.parametrize("text", ["", "name: [", "nmae: x\n", "name: x\nname: y\n"])

@@ -27,6 +27,12 @@ def small() -> Scenario:
     return parse_scenario(SMALL)
 
 
+def one() -> Scenario:
+    """The small scenario cut down to one fabric and one collective."""
+    whole = small()
+    return whole.model_copy(update={"fabrics": whole.fabrics[:1], "workload": whole.workload[:1]})
+
+
 def quiet(share: float) -> None:
     assert 0 <= share <= 1
 

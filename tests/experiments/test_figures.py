@@ -1,8 +1,10 @@
 import dataclasses
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -11,20 +13,29 @@ from matplotlib.transforms import Bbox
 
 from experiments.figures.board import fabric_figure
 from experiments.figures.completion import completion_figure
+from experiments.figures.heat import heat_figure
 from experiments.figures.matrix import matrix_figure
+from experiments.figures.outages import outage_figure
+from experiments.figures.prediction import prediction_figure
 from experiments.figures.style import figure_bytes
 from experiments.figures.throughput import throughput_figure
-from experiments.report import FabricView, Report, RunFigures, render
+from experiments.report import FabricView, Picture, Report, RunView, render
 from tests.experiments.cases import made, small
 from topologies.builders import build, preset_spec
 from topologies.model import FabricKind, SwitchKind
 from topologies.scale import Scale
+from workloads.records import LinkSeries
 
 
 def texts(figure: Figure) -> Iterator[Text]:
-    """Every text that is drawn; axes that are off keep their tick labels, but don't draw them."""
+    """Every text that is drawn; axes that are off, and ticks outside what is shown, keep labels without drawing."""
     off = [axis for axes in figure.axes if not axes.axison for axis in (axes.xaxis, axes.yaxis)]
     hidden = {id(text) for axis in off for text in axis.findobj(Text)}
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        outside = [tick for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
+                   if not low <= tick.get_loc() <= high]  # fmt: skip
+        hidden |= {id(text) for tick in outside for text in (tick.label1, tick.label2)}
     for text in figure.findobj(Text):
         if isinstance(text, Text) and text.get_visible() and text.get_text().strip() and id(text) not in hidden:
             yield text
@@ -97,7 +108,7 @@ def test_throughput_and_completion_figures() -> None:
     assert_nothing_is_cut(figure)
     assert "failed" in {text.get_text() for text in texts(figure)}
     for run, record, outcome in runs:
-        figure = throughput_figure(run.fabric, record, outcome)
+        figure = throughput_figure(run.fabric, record.links, record.scale, outcome)
         assert_nothing_is_cut(figure)
         labels = {text.get_text() for text in texts(figure)}
         assert ("link down" in labels) == bool(run.failures)
@@ -105,10 +116,57 @@ def test_throughput_and_completion_figures() -> None:
 
 def test_the_same_figure_gives_the_same_bytes() -> None:
     fabric = build(preset_spec("dgx-h100", FabricKind.RAIL_ONLY, 2, 2))
-    for file_format, start in (("png", b"\x89PNG"), ("svg", b"<?xml")):
+    for file_format, start in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
         first, second = (figure_bytes(fabric_figure(fabric, "x"), file_format) for _ in range(2))
         assert first.startswith(start)
         assert first == second
+
+
+def test_the_links_of_a_run_are_shaded_by_what_they_carry() -> None:
+    run, record, outcome = made(small())[2]
+    figure = heat_figure(run.fabric, record.links, record.scale, outcome)
+    assert_nothing_is_cut(figure)
+    names = [label.get_text() for panel in figure.axes for label in panel.get_yticklabels()]
+    row = names.index(outcome.outages[0].link_id)
+    shares = figure.axes[0].images[0].get_array()
+    assert shares.max() <= 100 + 1e-6
+    width_s = record.links.t_s[-1] / shares.shape[1]
+    gone = slice(math.ceil(outcome.outages[0].down_s / width_s), math.floor((outcome.outages[0].up_s or 0.0) / width_s))
+    assert np.ma.getmaskarray(shares)[row, gone].all()
+    assert not np.ma.getmaskarray(shares)[row, : gone.start - 1].all()
+
+
+def test_of_many_links_the_busiest_are_shown() -> None:
+    fabric = build(preset_spec("dgx-h100", FabricKind.RAIL_OPTIMIZED, 16, 8))
+    ids = tuple(link.id for link in fabric.links)
+    carried = np.zeros((2, len(ids)))
+    carried[1] = np.arange(len(ids))
+    links = LinkSeries(ids, np.array([0.0, 1.0]), carried, carried)
+    _, _, outcome = made(small())[0]
+    figure = heat_figure(fabric, links, Scale(20_000, 1000), outcome)
+    assert_nothing_is_cut(figure)
+    assert "NIC links: the 48 busiest of 128" in {text.get_text() for text in texts(figure)}
+
+
+def test_outages_are_drawn_with_what_is_known_of_them() -> None:
+    outcomes = [outcome for _, _, outcome in made(small()) if outcome.outages]
+    outcomes[0] = dataclasses.replace(outcomes[0], longest_gap_s=0.042)
+    lasting = dataclasses.replace(outcomes[1].outages[0], up_s=None, rerouted_after_s=None)
+    outcomes[1] = dataclasses.replace(outcomes[1], outages=(lasting,), duration_s=None, status="failed")
+    figure = outage_figure(outcomes)
+    assert_nothing_is_cut(figure)
+    words = {text.get_text().strip() for text in texts(figure)}
+    assert {"42 ms silence, routes after 100 ms", "no new routes seen", "stays down"} <= words
+
+
+def test_prediction_against_measurement_names_what_has_no_time() -> None:
+    outcomes = [outcome for _, _, outcome in made(small())]
+    outcomes = [dataclasses.replace(outcome, repetition=repetition, duration_s=(outcome.duration_s or 0) * factor)
+                for outcome in outcomes for repetition, factor in ((1, 1.02), (2, 1.05))]  # fmt: skip
+    outcomes[:2] = [dataclasses.replace(outcome, duration_s=None, status="not made") for outcome in outcomes[:2]]
+    for figure in (prediction_figure(outcomes), completion_figure(outcomes)):
+        assert_nothing_is_cut(figure)
+        assert "not made" in " ".join(text.get_text() for text in texts(figure))
 
 
 def test_the_report_is_one_file_that_escapes_what_it_is_given() -> None:
@@ -117,17 +175,19 @@ def test_the_report_is_one_file_that_escapes_what_it_is_given() -> None:
     outcomes = [outcome for _, _, outcome in runs]
     outcomes[0] = dataclasses.replace(outcomes[0], faithful=False, notes=("CPU at <100 %>",), longest_gap_s=0.123)
     outcomes[2] = dataclasses.replace(outcomes[2], longest_gap_s=0.123)
-    fabric = runs[0][0].fabric
-    other = runs[-1][0].fabric
-    svg = b"<svg/>"
-    views = (FabricView("rail-only", fabric, Scale(20_000, 1000), svg, "caption"),
-             FabricView("rail-optimized", other, Scale(20_000, 1000), svg, ""))  # fmt: skip
-    figures = tuple(RunFigures(outcome, svg) for outcome in outcomes if outcome.outages)
-    text = render(Report(scenario, tuple(outcomes), views, svg, figures, {"command": ["railbed", "x y"], "seed": 3}))
+    drawn = Picture("a", b"<svg/>")
+    views = (FabricView("rail-only", runs[0][0].fabric, Scale(20_000, 1000), drawn, "caption"),
+             FabricView("rail-optimized", runs[-1][0].fabric, Scale(20_000, 1000), drawn, ""))  # fmt: skip
+    shown = tuple(RunView(outcome, run.fabric, drawn, drawn)
+                  for (run, _, _), outcome in zip(runs, outcomes, strict=True) if outcome.outages)  # fmt: skip
+    report = Report(scenario, "interrupted", 9, tuple(outcomes), views, drawn, drawn, drawn, (drawn,), shown,
+                    {"command": ["railbed", "x y"], "seed": 3})  # fmt: skip
+    text = render(report)
     assert "A &lt;small&gt; &amp; quick one" in text
     assert "<b>escaping</b>" not in text
     assert "CPU at &lt;100 %&gt;" in text
     assert "Unfaithful: all-reduce on rail-only" in text
+    assert "This result is interrupted: 8 of 9 runs are in it." in text
     assert "123 ms" in text
     for source in re.findall(r'(?:src|href)="([^"]*)"', text):
         assert source.startswith("data:image/svg+xml;base64,")

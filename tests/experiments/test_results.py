@@ -1,18 +1,23 @@
-import csv
 import json
 import os
 from datetime import datetime
 from pathlib import Path
 
+import pandas
 import pytest
 
+from experiments.columns import TRANSFERS
+from experiments.drawing import draw_result
 from experiments.errors import ResultsError
+from experiments.files import json_ready, slug, write_atomically
 from experiments.plan import simulator_backend
-from experiments.results import ResultsFolder, git_commit, json_ready, provenance, slug, write_atomically
+from experiments.provenance import git_commit, provenance
+from experiments.results import ResultsFolder
 from experiments.run import run_scenario
 from experiments.scenario import load_scenario
+from experiments.stored import read_result
 from experiments.tables import COLUMNS, footnotes, number, percent, rows, summary
-from tests.experiments.cases import Calls, failing_after, made, small
+from tests.experiments.cases import made, one, small
 
 NOW = datetime(2026, 1, 2, 3, 4, 5)
 
@@ -23,7 +28,10 @@ def silent(stage: str, share: float) -> None:
 
 
 def test_folders_never_collide(tmp_path: Path) -> None:
-    names = [ResultsFolder(tmp_path / "results", "A b/c", NOW).path.name for _ in range(3)]
+    names = []
+    for _ in range(3):
+        with ResultsFolder(tmp_path / "results", "A b/c", NOW) as folder:
+            names.append(folder.path.name)
     assert names == ["20260102-030405-a-b-c", "20260102-030405-a-b-c-2", "20260102-030405-a-b-c-3"]
 
 
@@ -53,14 +61,17 @@ def test_under_sudo_everything_belongs_to_the_caller(tmp_path: Path, monkeypatch
     monkeypatch.setenv("SUDO_GID", "2345")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "chown", lambda path, uid, gid: given.append((str(path), uid, gid)))
-    folder = ResultsFolder(tmp_path / "results", "x", NOW)
-    folder.write_text("runs/a/b.txt", "text")
+    with ResultsFolder(tmp_path / "results", "x", NOW) as folder:
+        folder.write_text("runs/a/b.txt", "text")
+        folder.note("started")
+        folder.note("ended")
     assert {(uid, gid) for _, uid, gid in given} == {(1234, 2345)}
     owned = [path for path, _, _ in given]
     assert str(tmp_path / "results") in owned
     assert str(folder.path) in owned
     assert str(folder.path / "runs" / "a") in owned
-    assert len(owned) == 5
+    assert str(folder.path / "journal.jsonl") in owned
+    assert len(owned) == 7
     assert str(tmp_path) not in owned
 
 
@@ -89,40 +100,49 @@ def test_a_run_from_end_to_end(tmp_path: Path) -> None:
     assert told["status"] == "complete"
     assert len(told["outcomes"]) == len(results.outcomes) == 8
     assert json.loads((folder / "provenance.json").read_text())["command"] == ["railbed", "run", "a b.yaml"]
-    run = folder / "runs" / "rail-only--all-reduce--failure"
+    run = folder / "runs" / "3-rail-only--all-reduce--failure"
     events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
     assert [event["kind"] for event in events].count("link-down") == 1
-    with (run / "transfers.csv").open() as file:
-        transfers = list(csv.DictReader(file))
-    assert {row["status"] for row in transfers} == {"complete"}
-    assert sum(int(row["real_size_bytes"]) for row in transfers) == 2 * 3 * 256 * 2**20
-    with (run / "links.csv").open() as file:
-        links = list(csv.DictReader(file))
-    assert {row["link"] for row in links} >= {"d0r0-rail0", "d0r0-nv0"}
     assert json.loads((run / "run.json").read_text())["outcome"]["outages"][0]["traffic"]["during_bytes"] == 0
     figures = sorted(path.name for path in (folder / "figures").iterdir())
-    assert len(figures) == 2 * (1 + 2 + 4)
+    assert len(figures) == 2 * len(["completion", "outages", *["fabric"] * 2, *["matrix"] * 2, *["over time"] * 8])
+    assert results.report
     report = results.report.read_text()
     assert "railbed run &#39;a b.yaml&#39;" in report
+    journal = [json.loads(line)["kind"] for line in (folder / "journal.jsonl").read_text().splitlines()]
+    assert journal == ["started", *["run-started", "run-ended"] * 8, "ended"]
 
 
-def test_a_run_that_is_cut_short_is_on_disk_and_marked(tmp_path: Path) -> None:
-    calls: Calls = []
-    with pytest.raises(KeyboardInterrupt):
-        run_scenario(small(), failing_after(3, calls), silent, results_root=tmp_path)
-    (folder,) = tmp_path.iterdir()
-    told = json.loads((folder / "summary.json").read_text())
-    assert told["status"] == "incomplete"
-    assert len(told["outcomes"]) == 3
-    assert len(list((folder / "runs").iterdir())) == 3
-    assert calls == [("rail-only", "all-reduce", False), ("rail-only", "all-to-all", False),
-                     ("rail-only", "all-reduce", True)]  # fmt: skip
+def test_pandas_reads_transfers_and_links(tmp_path: Path) -> None:
+    folder = run_scenario(small(), simulator_backend, silent, results_root=tmp_path, report=False).folder
+    run = folder / "runs" / "3-rail-only--all-reduce--failure"
+    transfers = pandas.read_parquet(run / "transfers.parquet")
+    assert list(transfers.columns) == TRANSFERS.names
+    assert set(transfers["status"]) == {"complete"}
+    assert transfers["real_size_bytes"].sum() == 2 * 3 * 256 * 2**20
+    assert (transfers["end_s"] == transfers["predicted_end_s"]).all()
+    links = pandas.read_parquet(run / "links.parquet")
+    assert set(links["link"]) >= {"d0r0-rail0", "d0r0-nv0"}
+    assert (links.groupby("link", observed=True)["a_to_b_bytes"].diff().dropna() >= 0).all()
+    carried = links.groupby("link", observed=True)[["a_to_b_bytes", "b_to_a_bytes"]].max().sum(axis=1)
+    whole = json.loads((run / "run.json").read_text())["outcome"]["outages"][0]["traffic"]
+    assert carried["d0r0-rail0"] == pytest.approx(whole["before_bytes"] + whole["after_bytes"])
+
+
+def test_a_stored_result_is_drawn_again_to_the_same_bytes(tmp_path: Path) -> None:
+    folder = run_scenario(one(), simulator_backend, silent, results_root=tmp_path).folder
+    drawn = {path: path.read_bytes() for path in (*folder.glob("figures/*"), folder / "report.html")}
+    assert len(drawn) > 5
+    for path in drawn:
+        path.unlink()
+    draw_result(read_result(folder))
+    assert {path: path.read_bytes() for path in (*folder.glob("figures/*"), folder / "report.html")} == drawn
 
 
 def test_the_same_scenario_gives_the_same_bytes(tmp_path: Path) -> None:
-    first, second = (run_scenario(small(), simulator_backend, silent, results_root=tmp_path).folder for _ in range(2))
+    first, second = (run_scenario(one(), simulator_backend, silent, results_root=tmp_path).folder for _ in range(2))
     for path in sorted(first.rglob("*")):
-        if path.is_file() and path.name not in ("provenance.json", "report.html"):
+        if path.is_file() and path.name not in ("provenance.json", "report.html", "journal.jsonl"):
             assert path.read_bytes() == (second / path.relative_to(first)).read_bytes(), path.name
 
 

@@ -1,0 +1,103 @@
+"""All figures of a stored result, and its report: drawn from what is on disk, so that they can be drawn again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from experiments.columns import bytes_by_pair
+from experiments.figures.board import fabric_figure
+from experiments.figures.completion import completion_figure
+from experiments.figures.heat import heat_figure
+from experiments.figures.matrix import matrix_figure
+from experiments.figures.outages import outage_figure
+from experiments.figures.prediction import prediction_figure
+from experiments.figures.style import figure_bytes
+from experiments.figures.throughput import throughput_figure
+from experiments.files import slug, write_file
+from experiments.outcome import FAILURE
+from experiments.report import FabricView, Picture, Report, RunView, render
+from experiments.scenario import EMULATOR
+from experiments.stored import StoredResult, StoredRun
+from experiments.units import size_text
+
+VECTOR_FORMATS = ("svg", "pdf")
+FORMATS = (*VECTOR_FORMATS, "png")
+
+MOST_RUNS = 12
+"""Runs whose throughput and links are drawn one by one; of more, the first with and without failures are."""
+
+
+def draw_result(result: StoredResult, formats: Sequence[str] = VECTOR_FORMATS) -> Path:
+    """Write every figure below ``figures/`` and the report that holds them; the path of the report.
+
+    The same result gives the same bytes. A result without a run that was made has a report without figures. Raises
+    ResultsError for files that can't be read or written.
+    """
+
+    def save(name: str, figure: Figure) -> Picture:
+        drawn = {one: figure_bytes(figure, one) for one in dict.fromkeys(("svg", *formats))}
+        for one in formats:
+            write_file(result.path / "figures" / f"{name}.{one}", drawn[one])
+        return Picture(name, drawn["svg"])
+
+    made = [run for run in result.runs if run.outcome.was_made]
+    failed = [run.outcome for run in made if run.outcome.outages]
+    report = Report(
+        scenario=result.scenario(),
+        status=result.status,
+        planned_runs=result.planned_runs,
+        outcomes=result.outcomes,
+        fabrics=tuple(_fabric_views(made, save)),
+        completion=save("completion", completion_figure(result.outcomes)) if result.outcomes else None,
+        prediction=save("prediction", prediction_figure(result.outcomes)) if _is_measured(result) else None,
+        outages=save("outages", outage_figure(failed)) if failed else None,
+        matrices=tuple(_matrices(made, save)),
+        runs=tuple(_run_views(made, save)),
+        provenance=result.provenance(),
+    )
+    return write_file(result.path / "report.html", render(report).encode())
+
+
+_Save = Callable[[str, Figure], Picture]
+
+
+def _is_measured(result: StoredResult) -> bool:
+    return any(outcome.backend == EMULATOR for outcome in result.outcomes)
+
+
+def _fabric_views(made: Sequence[StoredRun], save: _Save) -> Iterator[FabricView]:
+    for label in dict.fromkeys(run.outcome.fabric for run in made):
+        of_fabric = [run for run in made if run.outcome.fabric == label]
+        run = next((one for one in of_fabric if one.outcome.outages), of_fabric[0])
+        links = [outage.link_id for outage in run.outcome.outages]
+        detour = [link.link_id for outage in run.outcome.outages for link in outage.detour]
+        drawn = save(f"fabric-{slug(label)}", fabric_figure(run.fabric, label, links, detour))
+        caption = f"Failed link and detour as in '{run.outcome.collective}'." if links else ""
+        yield FabricView(label, run.fabric, run.scale, drawn, caption)
+
+
+def _run_views(made: Sequence[StoredRun], save: _Save) -> Iterator[RunView]:
+    """Of every fabric and collective the first run, with a failure where there is one."""
+    first = [run for run in made if run.outcome.repetition == made[0].outcome.repetition]
+    shown = [run for run in first if run.outcome.condition == FAILURE] or first
+    for run in shown[:MOST_RUNS]:
+        links = run.links()
+        if len(links.t_s) < 2:
+            continue
+        name = f"{slug(run.outcome.fabric)}-{slug(run.outcome.collective)}"
+        over_time = save(f"throughput-{name}", throughput_figure(run.fabric, links, run.scale, run.outcome))
+        heat = save(f"links-{name}", heat_figure(run.fabric, links, run.scale, run.outcome))
+        yield RunView(run.outcome, run.fabric, over_time, heat)
+
+
+def _matrices(made: Sequence[StoredRun], save: _Save) -> Iterator[Picture]:
+    """Who talks to whom, of every collective once: the flows are the same on all fabrics."""
+    for collective in dict.fromkeys(run.outcome.collective for run in made):
+        run = next(one for one in made if one.outcome.collective == collective)
+        title = f"{collective}, {size_text(run.outcome.size_bytes)}: who sends how much to whom"
+        pairs = bytes_by_pair(run.transfers())
+        figure = matrix_figure(pairs, run.outcome.ranks, run.fabric.spec.rails, title)
+        yield save(f"matrix-{slug(collective)}", figure)

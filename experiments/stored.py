@@ -1,0 +1,136 @@
+"""Results as they lie on disk, whole or cut short: found, read, told apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pydantic import TypeAdapter, ValidationError
+
+from experiments.columns import link_series, read_parquet
+from experiments.errors import NoSuchResultError, ResultsError
+from experiments.outcome import Outcome
+from experiments.results import INCOMPLETE, RUNNING, SUMMARY_VERSION, is_being_written
+from experiments.scenario import Scenario, load_scenario
+from topologies.builders import build
+from topologies.model import Fabric, FabricSpec
+from topologies.near import did_you_mean
+from topologies.scale import Scale
+from workloads.records import LinkSeries
+
+_OUTCOME = TypeAdapter(Outcome)
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One run of a stored result. The tables are read when they are asked for; a run not made has none."""
+
+    path: Path
+    outcome: Outcome
+    spec: FabricSpec
+    scale: Scale
+
+    @cached_property
+    def fabric(self) -> Fabric:
+        """The fabric that it ran on."""
+        return build(self.spec)
+
+    def links(self) -> LinkSeries:
+        """The counters of all links."""
+        return link_series(read_parquet(self.path / "links.parquet"), [link.id for link in self.fabric.links])
+
+    def transfers(self) -> pa.Table:
+        """The transfers, as :data:`experiments.columns.TRANSFERS`."""
+        return read_parquet(self.path / "transfers.parquet")
+
+
+@dataclass(frozen=True)
+class StoredResult:
+    """A result's folder. ``status`` is ``incomplete`` where its writer ended without saying so."""
+
+    path: Path
+    name: str
+    status: str
+    planned_runs: int
+    runs: tuple[StoredRun, ...]
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What came out, in the order of the runs."""
+        return tuple(run.outcome for run in self.runs)
+
+    def scenario(self) -> Scenario:
+        """The scenario as run; raises ScenarioError if this version of Railbed can't read it."""
+        return load_scenario(self.path / "scenario.yaml")
+
+    def provenance(self) -> Mapping[str, Any]:
+        """What the result depends on besides its scenario; empty if it was cut short before that was written."""
+        path = self.path / "provenance.json"
+        return dict(_read_json(path)) if path.exists() else {}
+
+
+def read_result(path: Path) -> StoredResult:
+    """The result in a folder, with every run that is whole; raises ResultsError for what is no result."""
+    summary = path / "summary.json"
+    if not summary.is_file():
+        raise ResultsError(f"{path} holds no result: there is no summary.json in it")
+    data = _read_json(summary)
+    version = data.get("version")
+    if version != SUMMARY_VERSION:
+        raise ResultsError(
+            f"{summary} is of version {version}, and this Railbed reads version {SUMMARY_VERSION}: run it again, or "
+            "read it with the version that wrote it"
+        )
+    status = str(data["status"])
+    if status == RUNNING and not is_being_written(path):
+        status = INCOMPLETE
+    runs = tuple(read_run(one.parent) for one in sorted(path.glob("runs/*/run.json")))
+    return StoredResult(path, str(data["name"]), status, int(data["planned_runs"]), runs)
+
+
+def read_run(path: Path) -> StoredRun:
+    """The run in a folder below ``runs/``; raises ResultsError for a damaged one."""
+    data = _read_json(path / "run.json")
+    try:
+        outcome = _OUTCOME.validate_python(data["outcome"])
+        return StoredRun(path, outcome, FabricSpec.from_dict(data["fabric"]), Scale(**data["scale"]))
+    except (KeyError, TypeError, ValidationError) as error:
+        first = str(error).splitlines()[0]
+        raise ResultsError(f"{path / 'run.json'} cannot be read ({first}): was it written by this version?") from None
+
+
+def find_result(name: str, root: Path) -> Path:
+    """The folder of a result, given as a path or by its name below ``root``; ``latest`` is the newest there.
+
+    Raises NoSuchResultError.
+    """
+    folders = result_folders(root)
+    if name == "latest" and folders:
+        return folders[-1]
+    for path in (Path(name), root / name):
+        if (path / "summary.json").is_file():
+            return path
+    if not folders:
+        raise NoSuchResultError(f"there is no result '{name}', and none at all in {root}: 'railbed run' makes one")
+    hint = did_you_mean(name, [folder.name for folder in folders]).rstrip() or "'railbed results' lists them"
+    raise NoSuchResultError(f"there is no result '{name}' in {root}: {hint}")
+
+
+def result_folders(root: Path) -> list[Path]:
+    """The folders below ``root`` that hold a result, oldest first."""
+    return sorted(path.parent for path in root.glob("*/summary.json"))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path} cannot be read ({error}): was it written by Railbed and left whole?") from None
+    if not isinstance(data, dict):
+        raise ResultsError(f"{path} cannot be read: it holds no JSON object")
+    return data
