@@ -1,7 +1,7 @@
 """A result's folder on disk: written as the experiment goes, every file whole or absent.
 
 ``<date-time>-<name>/`` holds ``scenario.yaml`` (as run), ``provenance.json``, ``journal.jsonl`` (what was done when),
-``summary.json`` and, per run, ``runs/<number>-<fabric>--<collective>--<condition>/`` with Parquet tables (``transfers``,
+``summary.json`` and, per run, ``runs/<number>-<fabric>--<collective>--<condition>/`` with tables (``transfers``,
 ``links`` and, where there are some, ``computations``, ``connections``, ``progress``), ``events.jsonl`` and, written
 last, ``run.json``. While somebody writes it, the folder is locked.
 """
