@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from cli.fabrics import name_option, need_root, running_fabric
+from cli.impairing import netem_words
 from cli.output import json_option, print_json, table
 
 
@@ -40,8 +41,6 @@ def _words(one: dict[str, Any]) -> str:
         words.append(f"swallows packets ({' and '.join(one['blackhole'])})")
     if one["rate_mbps"] is not None:
         words.append(f"{one['rate_mbps']:g} Mbit/s only")
-    if one["delay_ms"]:
-        words.append(f"{one['delay_ms']:g} ms delay")
-    if one["loss_share"]:
-        words.append(f"{one['loss_share']:.1%} lost")
+    if one["delay_ms"] or one["loss_share"]:
+        words.append(netem_words(one))
     return ", ".join(words)

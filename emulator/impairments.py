@@ -5,24 +5,23 @@ What is set lives in the kernel only; nothing is remembered here, so what is sho
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 
 from pyroute2 import IPRoute
 
+from emulator.asking import Ask, held_qdiscs
 from emulator.errors import ImpairmentError, NotEmulatedError
 from emulator.names import link_interfaces
+from emulator.netem import Netem, netem_batch
 from emulator.shape import Shape, change_rate_batch
-from emulator.shaping import read_leaves, read_rates
+from emulator.shaping import Queues, read_queues, read_rates
 from emulator.tc import run_batch
 from topologies.model import Link
 
 BLACKHOLE_LIMIT_BYTES = 1
 """No packet fits: everything is dropped, while both ends stay up. The kernel has no action that drops at this place."""
-
-LARGEST_DELAY_MS = 10_000.0
 
 
 class Direction(str, Enum):
@@ -35,14 +34,14 @@ class Direction(str, Enum):
 
 @dataclass(frozen=True)
 class LinkImpairment:
-    """What is wrong with one link, as the kernel holds it; ``rate_mbps`` None is the full rate."""
+    """What is wrong with one link, as the kernel holds it; ``rate_mbps`` None is its own rate, ``own_rate_mbps``."""
 
     link_id: str
     down: bool
     blackhole: tuple[Direction, ...]
     rate_mbps: float | None
-    delay_ms: float
-    loss_share: float
+    netem: Netem
+    own_rate_mbps: float
 
     def to_dict(self) -> dict[str, object]:
         """JSON-ready form."""
@@ -51,12 +50,12 @@ class LinkImpairment:
             "down": self.down,
             "blackhole": [direction.value for direction in self.blackhole],
             "rate_mbps": self.rate_mbps,
-            "delay_ms": self.delay_ms,
-            "loss_share": self.loss_share,
+            "own_rate_mbps": self.own_rate_mbps,
+            **asdict(self.netem),
         }
 
     def __bool__(self) -> bool:
-        return bool(self.down or self.blackhole or self.rate_mbps is not None or self.delay_ms or self.loss_share)
+        return bool(self.down or self.blackhole or self.rate_mbps is not None or self.netem)
 
 
 def direction_named(name: str) -> Direction:
@@ -96,29 +95,32 @@ def set_rate(link: Link, rate_mbps: float | None, shapes: Mapping[str, Shape]) -
     _tc([line for name in link_interfaces(link) for line in change_rate_batch(name, shapes[name], rate_mbps)])
 
 
-def set_netem(link: Link, delay_ms: float, loss_share: float, shapes: Mapping[str, Shape], available: bool) -> None:
-    """Delay and lose packets of both directions of a link; 0 and 0 take both away.
+def netem_of_link(queues: Queues, link: Link, index: Mapping[str, int]) -> Netem:
+    """What a link does to packets now, by what the kernel holds at its first end; both ends are always set alike."""
+    return queues.netem.get(index[link_interfaces(link)[0]], Netem())
 
-    The delay sits in the place of the link's queue, below its shaper, so that it does not touch the rate. Raises
-    NotEmulatedError on kernels without netem and ImpairmentError for values outside 0-10,000 ms and 0-1.
+
+def set_netem(
+    netlink: IPRoute, link: Link, wanted: Netem, index: Mapping[str, int], shapes: Mapping[str, Shape], available: bool
+) -> None:
+    """Delay and lose packets in both directions of a link; rate, queue and blackholes stay what the kernel holds.
+
+    Raises NotEmulatedError on kernels without netem and ImpairmentError for impossible values.
     """
-    if not available:
+    wanted.check(link.id)
+    queues = read_queues(netlink)
+    if wanted and not available:
         raise NotEmulatedError("this kernel has no netem, so delay and loss are not emulated here; they are in the VM")
-    if not 0 <= delay_ms <= LARGEST_DELAY_MS or not 0 <= loss_share <= 1:
-        raise ImpairmentError(
-            f"a delay of {delay_ms:g} ms with a loss of {loss_share:g} cannot be set: "
-            f"use 0 to {LARGEST_DELAY_MS:g} ms and a share of 0 to 1"
-        )
+    rates = read_rates(netlink, [index[name] for name in link_interfaces(link)])
     lines = []
     for name in link_interfaces(link):
-        for leaf in (2, 3):
-            kind = (
-                f"netem limit 10000 delay {delay_ms:g}ms loss {loss_share * 100:g}%"
-                if delay_ms or loss_share
-                else f"bfifo limit {shapes[name].queue_bytes}"
-            )
-            lines.append(f"qdisc replace dev {name} parent 1:{leaf} handle {leaf}: {kind}")
-    _tc(lines)
+        number = index[name]
+        present = replace(
+            shapes[name], rate_bytes_per_s=rates[number], queue_bytes=queues.limit_bytes[number]
+        )  # a degraded or blackholed link stays one
+        lines += netem_batch(name, wanted, queues.netem.get(number, Netem()), present)
+    if lines:
+        _tc(lines)
 
 
 def read(
@@ -128,8 +130,8 @@ def read(
     index: Mapping[str, int],
     shapes: Mapping[str, Shape],
 ) -> list[LinkImpairment]:
-    """The state of the given links, read from the kernel: only those with something wrong."""
-    leaves = read_leaves(netlink)
+    """The state of the given links, read from the kernel; one with nothing wrong is false."""
+    queues = read_queues(netlink)
     links = tuple(links)
     rates = read_rates(netlink, [index[link_interfaces(link)[0]] for link in links])
     found = []
@@ -138,7 +140,7 @@ def read(
         swallowed = tuple(
             direction
             for direction, name in ((Direction.OUT, out), (Direction.IN, back))
-            if leaves.get(index[name], {}).get("limit") == BLACKHOLE_LIMIT_BYTES
+            if queues.limit_bytes.get(index[name]) == BLACKHOLE_LIMIT_BYTES
         )
         rate = rates.get(index[out], 0)
         one = LinkImpairment(
@@ -146,24 +148,16 @@ def read(
             down=not up[link.id],
             blackhole=swallowed,
             rate_mbps=None if rate == shapes[out].rate_bytes_per_s else rate * 8 / 1e6,
-            delay_ms=float(leaves.get(index[out], {}).get("delay_ms", 0.0)),
-            loss_share=float(leaves.get(index[out], {}).get("loss_share", 0.0)),
+            netem=netem_of_link(queues, link, index),
+            own_rate_mbps=shapes[out].rate_mbps,
         )
-        if one:
-            found.append(one)
+        found.append(one)
     return found
 
 
-def netem_available() -> bool:
-    """Whether this kernel can delay and lose packets; tried on a throw-away interface of the fabric's namespace."""
-    add = ["ip", "link", "add", "rb-netem", "type", "dummy"]
-    if subprocess.run(add, capture_output=True, check=False).returncode != 0:
-        return False
-    try:
-        probe = ["tc", "qdisc", "add", "dev", "rb-netem", "root", "netem", "delay", "1ms"]
-        return subprocess.run(probe, capture_output=True, check=False).returncode == 0
-    finally:
-        subprocess.run(["ip", "link", "del", "rb-netem"], capture_output=True, check=False)
+def netem_available(ask: Ask) -> bool:
+    """Whether this kernel can delay and lose packets; tried, so that its module is loaded."""
+    return held_qdiscs({"netem": "netem delay 1ms"}, ask) == ["netem"]
 
 
 def _tc(lines: Iterable[str]) -> None:

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from controller.routing import Routes
 from emulator import impairments
+from emulator.asking import ask
 from emulator.devices import check_shaping, links_up, set_link_up, shapes
 from emulator.errors import NotAFailureTargetError
 from emulator.flaps import Flaps
+from emulator.impairments import LinkImpairment
+from emulator.netem import Netem
 from emulator.selftest import all_pairs, check_reachability
+from emulator.shaping import read_queues
 from topologies.model import Failures, Link, LinkKind, SwitchKind
 
 if TYPE_CHECKING:
@@ -77,8 +82,9 @@ class LinkControl:
     def impair(self, link_id: str, what: dict[str, Any]) -> dict[str, Any]:
         """Impair one link as ``what`` says; its state as read back from the kernel.
 
-        Keys of ``what``: ``blackhole`` (direction) with ``on``, ``rate_mbps`` (None for its own), ``delay_ms`` with
-        ``loss_share``. Raises ImpairmentError, NotEmulatedError, UnknownElementError or NotAFailureTargetError.
+        Keys of ``what``: ``blackhole`` (direction) with ``on``; ``rate_mbps`` (None for its own); any of ``delay_ms``,
+        ``jitter_ms`` and ``loss_share``, of which those that are not named stay as they are. Raises ImpairmentError,
+        NotEmulatedError, UnknownElementError or NotAFailureTargetError.
         """
         link = self.target(link_id)
         with self._lock:
@@ -88,22 +94,27 @@ class LinkControl:
             elif "rate_mbps" in what:
                 impairments.set_rate(link, what["rate_mbps"], self.shapes)
             else:
-                available = impairments.netem_available()
-                impairments.set_netem(link, what["delay_ms"], what["loss_share"], self.shapes, available)
+                devices = self._emulation.devices
+                present = impairments.netem_of_link(read_queues(devices.netlink), link, devices.index)
+                self._set_netem(link, replace(present, **what))
         return self.impairment(link_id)
+
+    def _set_netem(self, link: Link, wanted: Netem) -> None:
+        devices = self._emulation.devices
+        available = impairments.netem_available(ask)
+        impairments.set_netem(devices.netlink, link, wanted, devices.index, self.shapes, available)
 
     def impairment(self, link_id: str) -> dict[str, Any]:
         """What is wrong with one link, as the kernel holds it."""
-        found = [one for one in self.impairments() if one["link"] == link_id]
-        healthy = impairments.LinkImpairment(self.target(link_id).id, False, (), None, 0.0, 0.0)
-        return found[0] if found else healthy.to_dict()
+        return self._read([self.target(link_id)])[0].to_dict()
 
     def impairments(self) -> list[dict[str, Any]]:
         """All links with something wrong, as the kernel holds it."""
-        links = list(self._fabric.failure_targets())
-        up = links_up(self._emulation.devices, links)
-        found = impairments.read(self._emulation.devices.netlink, links, up, self._emulation.devices.index, self.shapes)
-        return [one.to_dict() for one in found]
+        return [one.to_dict() for one in self._read(list(self._fabric.failure_targets())) if one]
+
+    def _read(self, links: list[Link]) -> list[LinkImpairment]:
+        devices = self._emulation.devices
+        return impairments.read(devices.netlink, links, links_up(devices, links), devices.index, self.shapes)
 
     def restore_target(self, target_id: str) -> dict[str, Any]:
         """Undo everything that is wrong with a link, or with all links of a GPU or switch."""
@@ -128,18 +139,30 @@ class LinkControl:
         """Give a link its own queue and rate again."""
         link = self._fabric.link(impairment["link"])
         with self._lock:
-            if impairment["blackhole"] or impairment["delay_ms"] or impairment["loss_share"]:
+            if impairment["blackhole"]:
                 impairments.blackhole(link, impairments.Direction.BOTH, self.shapes, on=False)
             if impairment["rate_mbps"] is not None:
                 impairments.set_rate(link, None, self.shapes)
+            if impairment["delay_ms"] or impairment["loss_share"]:
+                self._set_netem(link, Netem())
 
     def check_healthy(self) -> None:
         """Raise ShapingError if any link's shaping is not the wanted one."""
         check_shaping(self._emulation.devices, self.shapes)
 
-    def flap(self, link_id: str, down_s: float, up_s: float, count: int) -> None:
+    def flap(self, link_id: str, down_s: float, up_s: float, count: int) -> dict[str, Any]:
         """Start to take a link down for ``down_s`` and up for ``up_s``, ``count`` times, in the background."""
         self.flaps.start(self.target(link_id).id, down_s, up_s, count)
+        return self.flaps.state(link_id)
+
+    def flapping(self, link_id: str) -> dict[str, Any]:
+        """How a link flaps now."""
+        return self.flaps.state(self.target(link_id).id)
+
+    def stop_flap(self, link_id: str) -> dict[str, Any]:
+        """End a link's flapping."""
+        self.flaps.stop(self.target(link_id).id)
+        return self.flaps.state(link_id)
 
     def set_link(self, link_id: str, up: bool) -> dict[str, Any]:
         """Take a link down or up and wait until the controller has answered with new rules everywhere.

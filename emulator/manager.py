@@ -85,14 +85,30 @@ class RunningFabric:
         """Give a link a lower emulated rate, or its own again (None)."""
         return dict(self._request({"verb": "impair", "link": link_id, "what": {"rate_mbps": rate_mbps}}))
 
-    def delay_and_lose(self, link_id: str, delay_ms: float, loss_share: float) -> dict[str, Any]:
-        """Delay and lose packets of a link, on kernels that can; 0 and 0 take both away."""
-        what = {"delay_ms": delay_ms, "loss_share": loss_share}
+    def delay(self, link_id: str, delay_ms: float, jitter_ms: float = 0.0) -> dict[str, Any]:
+        """Delay packets of a link each way, on kernels that can; 0 takes it away. What it loses stays."""
+        what = {"delay_ms": delay_ms, "jitter_ms": jitter_ms}
         return dict(self._request({"verb": "impair", "link": link_id, "what": what}))
 
-    def flap(self, link_id: str, down_s: float, up_s: float, count: int) -> None:
-        """Take a link down and up again and again, in the background."""
-        self._request({"verb": "flap", "link": link_id, "down_s": down_s, "up_s": up_s, "count": count})
+    def lose(self, link_id: str, loss_share: float) -> dict[str, Any]:
+        """Lose a share of a link's packets each way, on kernels that can; 0 takes it away. Its delay stays."""
+        return dict(self._request({"verb": "impair", "link": link_id, "what": {"loss_share": loss_share}}))
+
+    def flap(self, link_id: str, down_s: float, up_s: float, count: int) -> dict[str, Any]:
+        """Take a link down and up again and again, in the background; how it flaps."""
+        return dict(self._request({"verb": "flap", "link": link_id, "down_s": down_s, "up_s": up_s, "count": count}))
+
+    def flapping(self, link_id: str) -> dict[str, Any]:
+        """Whether and how a link flaps now: ``flapping``, ``down_s``, ``up_s``, ``count``, ``remaining``."""
+        return dict(self._request({"verb": "flapping", "link": link_id}))
+
+    def stop_flap(self, link_id: str) -> dict[str, Any]:
+        """End a link's flapping; it is up when this returns."""
+        return dict(self._request({"verb": "stop-flap", "link": link_id}))
+
+    def impairment(self, link_id: str) -> dict[str, Any]:
+        """What is wrong with one link, as the kernel holds it."""
+        return dict(self._request({"verb": "impairment", "link": link_id}))
 
     def impairments(self) -> list[dict[str, Any]]:
         """All links with something wrong, as the kernel holds it."""

@@ -41,6 +41,9 @@ class ControlServer:
             "fail": lambda request, _progress, _cancelled: emulation.links.set_target(request["link"], up=False),
             "restore": lambda request, _progress, _cancelled: emulation.links.restore_target(request["link"]),
             "impair": lambda request, _progress, _cancelled: emulation.links.impair(request["link"], request["what"]),
+            "impairment": lambda request, _progress, _cancelled: emulation.links.impairment(request["link"]),
+            "flapping": lambda request, _progress, _cancelled: emulation.links.flapping(request["link"]),
+            "stop-flap": lambda request, _progress, _cancelled: emulation.links.stop_flap(request["link"]),
             "impairments": lambda _request, _progress, _cancelled: emulation.links.impairments(),
             "reset": lambda _request, _progress, _cancelled: emulation.links.reset_impairments(),
             "flap": lambda request, _progress, _cancelled: emulation.links.flap(

@@ -73,16 +73,18 @@ def tc_batch(shapes: Mapping[str, Shape]) -> str:
     go first: waiting behind the data of the other direction they would throttle flows that are not limited by this
     link. Rates are given in bits per second without a prefix; tc's "bps" would mean bytes.
     """
-    lines = []
-    for name, one in shapes.items():
-        lines += [
-            f"qdisc add dev {name} root handle 1: htb default 2",
-            *(f"class add {words}" for words in _classes(name, one)),
-            f"qdisc add dev {name} parent 1:2 handle 2: bfifo limit {one.queue_bytes}",
-            f"qdisc add dev {name} parent 1:3 handle 3: bfifo limit {one.queue_bytes}",
-            f"filter add dev {name} parent 1: protocol ip prio 1 u32 match u16 0 0xff80 at 2 flowid 1:3",
-        ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(line for name, one in shapes.items() for line in shaper(name, one)) + "\n"
+
+
+def shaper(name: str, shape: Shape, parent: str = "root") -> list[str]:
+    """Lines for ``tc -batch`` that make the shaper of one interface that has none, below ``parent``."""
+    return [
+        f"qdisc add dev {name} {parent} handle 1: htb default 2",
+        *(f"class add {words}" for words in _classes(name, shape)),
+        f"qdisc add dev {name} parent 1:2 handle 2: bfifo limit {shape.queue_bytes}",
+        f"qdisc add dev {name} parent 1:3 handle 3: bfifo limit {shape.queue_bytes}",
+        f"filter add dev {name} parent 1: protocol ip prio 1 u32 match u16 0 0xff80 at 2 flowid 1:3",
+    ]
 
 
 def change_rate_batch(name: str, shape: Shape, rate_mbps: float | None) -> list[str]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from pyroute2 import IPRoute
 from pyroute2.netlink.rtnl.tcmsg import plugins
 
 from emulator.errors import ShapingError
+from emulator.netem import HANDLE as NETEM_HANDLE
+from emulator.netem import Netem, netem_of
 from emulator.shape import Shape, tc_batch
 from emulator.tc import run_batch
 
@@ -17,8 +20,6 @@ plugins.setdefault("bfifo", plugins["pfifo"])
 LINK_CLASS = 0x00010001
 DATA_CLASS = 0x00010002
 DATA_QUEUE = 0x00020000
-TICK_S = 64e-9
-"""Unit of times in the packet scheduler's messages, since Linux 2.6.30."""
 
 
 def set_shapes(shapes: Mapping[str, Shape]) -> None:
@@ -40,36 +41,39 @@ def read_rates(netlink: IPRoute, indexes: Iterable[int]) -> dict[int, int]:
     }
 
 
-def read_leaves(netlink: IPRoute) -> dict[int, dict[str, float]]:
-    """What stands in the place of the data queue of every shaped interface, by index.
+@dataclass(frozen=True)
+class Queues:
+    """What the kernel holds of every shaped interface, by its index.
 
-    A byte queue has ``limit`` in bytes; netem has ``delay_ms`` and ``loss_share``.
+    ``limit_bytes`` is the bound of the data queue; ``netem`` has only the interfaces that delay or lose packets.
     """
-    found: dict[int, dict[str, float]] = {}
+
+    limit_bytes: dict[int, int]
+    netem: dict[int, Netem]
+
+
+def read_queues(netlink: IPRoute) -> Queues:
+    """The queues of all interfaces of the namespace."""
+    found = Queues({}, {})
     for message in netlink.get_qdiscs():
-        if message["handle"] != DATA_QUEUE or message["parent"] != DATA_CLASS:
-            continue
-        options = message.get_attr("TCA_OPTIONS")
-        if message.get_attr("TCA_KIND") == "netem":
-            found[message["index"]] = {
-                "delay_ms": options["delay"] * TICK_S * 1e3,
-                "loss_share": options["loss"] / 0xFFFFFFFF,
-            }
-        else:
-            found[message["index"]] = {"limit": options["limit"]}
+        kind, options = message.get_attr("TCA_KIND"), message.get_attr("TCA_OPTIONS")
+        if kind == "bfifo" and (message["handle"], message["parent"]) == (DATA_QUEUE, DATA_CLASS):
+            found.limit_bytes[message["index"]] = options["limit"]
+        elif kind == "netem" and message["handle"] == NETEM_HANDLE:
+            found.netem[message["index"]] = netem_of(options)
     return found
 
 
 def check_shapes(netlink: IPRoute, wanted: Mapping[int, Shape], names: Mapping[int, str]) -> None:
     """Raise ShapingError naming the first interface whose rate or queue is not what was set."""
-    rates, leaves = read_rates(netlink, wanted), read_leaves(netlink)
+    rates, queues = read_rates(netlink, wanted), read_queues(netlink)
     for index, expected in wanted.items():
-        if index not in rates or "limit" not in leaves.get(index, {}):
+        if index not in rates or index not in queues.limit_bytes:
             raise ShapingError(
                 f"interface {names[index]} is not shaped though {expected.rate_mbps:g} Mbit/s was set; "
                 "'railbed doctor' says whether this kernel has HTB"
             )
-        actual = rates[index], leaves[index]["limit"]
+        actual = rates[index], queues.limit_bytes[index]
         if actual != (expected.rate_bytes_per_s, expected.queue_bytes):
             raise ShapingError(
                 f"interface {names[index]} is shaped to {actual[0] * 8 / 1e6:g} Mbit/s with a queue of {actual[1]:g} "

@@ -2,12 +2,16 @@ import time
 
 import pytest
 
+from emulator.asking import ask
 from emulator.impairments import netem_available
+from emulator.shape import window_bytes
 from emulator.wire import RemoteError
 from tests.emulator.live import fabric, in_fabric, live
 from topologies.model import FabricKind
 
 pytestmark = live
+
+ENDS = ("s0r0-eth2", "rail0-eth1")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +54,7 @@ def test_a_degraded_link_has_the_lower_rate_and_gets_its_own_back(running):
     before = in_fabric("impair", "tc", "class", "show", "dev", "s0r0-eth2")
     assert running.degrade("d0r0-rail0", 5.0)["rate_mbps"] == pytest.approx(5.0)
     (rate,) = running.steady([("d0r0", "d1r0")], 3.0)["rates_mbps"]
-    assert 4.2 < rate < 5.0
+    assert 1.0 < rate < 5.0, "at most the lower rate; how close to it is the business of the benchmark"
     running.degrade("d0r0-rail0", None)
     assert in_fabric("impair", "tc", "class", "show", "dev", "s0r0-eth2") == before
     with pytest.raises(RemoteError, match="cannot be degraded to 900 Mbit/s: its own emulated rate is 20"):
@@ -102,14 +106,66 @@ def test_impossible_impairments_are_one_sentence_with_exit_code_2(running, call,
     assert caught.value.exit_code == 2
 
 
-def test_delay_is_measured_where_the_kernel_has_netem_and_refused_elsewhere(running):
-    if not netem_available():
+def test_delay_and_loss_are_measured_where_the_kernel_has_netem_and_refused_elsewhere(running):
+    if not netem_available(ask):
         with pytest.raises(RemoteError, match="not emulated here"):
-            running.delay_and_lose("d0r0-rail0", 40.0, 0.0)
+            running.delay("d0r0-rail0", 40.0)
+        with pytest.raises(RemoteError, match="not emulated here"):
+            running.lose("d0r0-rail0", 0.1)
+        assert running.delay("d0r0-rail0", 0.0)["delay_ms"] == 0.0, "there is nothing to take away"
         return
-    running.delay_and_lose("d0r0-rail0", 40.0, 0.0)
+    running.delay("d0r0-rail0", 40.0)
     ping = running.mininet("d0r0 ping -c 3 -i 0.2 d1r0")
     fastest_ms = float(ping.split("min/avg/max")[1].split("=")[1].split("/")[0])
     assert 78 < fastest_ms < 110
-    running.delay_and_lose("d0r0-rail0", 0.0, 1.0)
+    (rate,) = running.steady([("d0r0", "d1r0")], 3.0)["rates_mbps"]
+    assert rate > 0.9 * 20 * 1448 / 1514 * min(1.0, window_bytes(20) * 8 / 0.080 / 20e6), "the rate is not disturbed"
+    assert running.lose("d0r0-rail0", 1.0)["delay_ms"] == pytest.approx(40.0)
     assert not reaches(running, "d0r0", "d1r0")
+    assert running.delay("d0r0-rail0", 0.0)["loss_share"] == 1.0
+    assert running.lose("d0r0-rail0", 0.0)["loss_share"] == 0.0
+
+
+def test_each_impairment_is_set_shown_and_reset_without_touching_the_others(running):
+    running.degrade("d0r0-rail0", 5.0)
+    running.blackhole("d0r0-rail0", "in")
+    state = running.impairment("d0r0-rail0")
+    assert (state["rate_mbps"], state["own_rate_mbps"], state["blackhole"]) == (pytest.approx(5.0), 20.0, ["in"])
+    assert [one["link"] for one in running.impairments()] == ["d0r0-rail0"]
+    assert running.degrade("d0r0-rail0", None)["blackhole"] == ["in"]
+    state = running.blackhole("d0r0-rail0", on=False)
+    assert (state["rate_mbps"], state["blackhole"], state["down"]) == (None, [], False)
+
+
+def test_a_flap_is_set_shown_and_reset(running):
+    assert running.flapping("d0r0-rail0") == {"link": "d0r0-rail0", "flapping": False}
+    assert running.flap("d0r0-rail0", 0.2, 30.0, 3)["remaining"] == 3
+    assert running.flapping("d0r0-rail0")["down_s"] == 0.2
+    assert running.stop_flap("d0r0-rail0")["flapping"] is False
+    assert running.status()["links_down"] == []
+
+
+def test_one_of_several_parallel_links_is_impaired_alone():
+    with fabric("parallel2", FabricKind.RAIL_OPTIMIZED, spines=1, parallel_links=2) as up:
+        up.degrade("leaf0-spine0#2", 3.0)
+        up.blackhole("leaf1-spine0", "out")
+        state = {one["link"]: one for one in up.impairments()}
+        assert set(state) == {"leaf0-spine0#2", "leaf1-spine0"}
+        assert up.reset_impairments() == ["leaf0-spine0#2", "leaf1-spine0"]
+        assert up.impairments() == []
+
+
+def test_addresses_shaping_and_settings_survive_every_impairment(running):
+    def everything() -> str:
+        kept = ("class", "qdisc", "filter")
+        text = "".join(in_fabric("impair", "tc", kind, "show", "dev", name) for kind in kept for name in ENDS)
+        return text + running.mininet("d0r0 ip -o address") + running.mininet("d0r0 ip -o route")
+
+    before = everything()
+    running.fail("d0r0-rail0")
+    running.restore("d0r0-rail0")
+    running.blackhole("d0r0-rail0")
+    running.degrade("d0r0-rail0", 1.5)
+    running.fail("d0r0")
+    running.restore("d0r0")
+    assert everything() == before
