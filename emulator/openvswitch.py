@@ -29,6 +29,18 @@ TOOLS = ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl",
 MAX_BACKOFF_MS = 1000
 DEATH_CHECK_S = 0.25
 INACTIVITY_PROBE_MS = 5000
+ALLOCATOR = {
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
+    "MALLOC_TOP_PAD_": str(16 << 20),
+    "MALLOC_ARENA_MAX": "1",
+}
+"""What the C library is told for ovs-vswitchd: keep what was freed.
+
+For every look at a port it takes 32 packet buffers and gives most of them back; left alone, the C library hands that
+memory to the kernel and asks for it again, cleared, thousands of times a second (docs/fidelity.md).
+"""
+
 BFD_INTERVAL_MS = 200
 """A link is given up after three of them without a probe."""
 
@@ -127,7 +139,10 @@ class OpenVSwitch:
             command = ["ovs-vswitchd", self._database(number)]
             if not self.kernel_datapath:
                 command.append("--enable-dummy")
-            self._switches.append(self._spawn(f"ovs-vswitchd{number}", command))
+            switch = self._spawn(f"ovs-vswitchd{number}", command, ALLOCATOR)
+            self._switches.append(switch)
+            # It does not take the core from whoever is sending to it, so it finds more packets at each turn.
+            os.sched_setscheduler(switch.pid, os.SCHED_BATCH, os.sched_param(0))
 
     def create_bridges(self, fabric: Fabric, controller: str | None, bfd: bool = False) -> None:
         """Make all switches of ``fabric`` with their ports, one transaction per process, and check the port numbers.
@@ -256,14 +271,16 @@ class OpenVSwitch:
             raise OpenVSwitchError(f"{command[0]} failed: {message[-1]}")
         return output
 
-    def _spawn(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
+    def _spawn(
+        self, name: str, command: list[str], settings: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
         with open(self.directory / f"{name}.log", "wb") as log:
             return subprocess.Popen(
                 [*command, "--no-chdir", f"--pidfile={self.directory}/{name}.pid", "-vconsole:warn"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **self.environment},
+                env={**os.environ, **self.environment, **(settings or {})},
                 preexec_fn=die_with_parent,
             )
 

@@ -17,7 +17,7 @@ WINDOW_S = 0.060
 UNSCALED_WINDOW_BYTES = 65_535
 LARGEST_WINDOW_SCALE = 3
 WINDOWS_PER_QUEUE = 8
-BURST_S = 0.010
+BURST_S = 0.020
 SMALL_PACKET_SHARE = 0.1
 
 
@@ -54,8 +54,9 @@ def shape(rate_mbps: float) -> Shape:
     """The shape of a link of ``rate_mbps``.
 
     The queue has room for the windows of eight flows: as long as no more share a link, nothing is lost, and equal
-    windows get equal shares, which is what max-min fairness asks for. The burst is 10 ms of the rate: so much lateness
-    of the kernel's timer is made up for; with 1 ms, flows lost up to half of an NVLink's rate (docs/fidelity.md).
+    windows get equal shares, which is what max-min fairness asks for. The burst is 20 ms of the rate: so much lateness
+    of the kernel's timer and of a busy switch is made up for; with 1 ms, flows lost up to half of an NVLink's rate
+    (docs/fidelity.md).
     """
     rate_bytes_per_s = round(rate_mbps * 1e6 / 8)
     return Shape(

@@ -48,7 +48,7 @@ def test_fail_failures_and_restore(fabric):
     assert "swallows all packets (out)" in railbed(
         "blackhole", "d0r0-rail0", "--direction", "out", "--name", NAME
     ).stdout  # fmt: skip
-    assert "5 Mbit/s" in railbed("degrade", "d1r0-rail0", "5", "--name", NAME).stdout
+    assert "5 of 20 Mbit/s" in railbed("degrade", "d1r0-rail0", "5", "--name", NAME).stdout
     shown = railbed("failures", "--name", NAME).stdout
     for line in ("d0r1-rail1  down", "d0r0-rail0  swallows packets (out)", "d1r0-rail0  5 Mbit/s only"):
         assert line in shown

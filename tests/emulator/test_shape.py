@@ -36,7 +36,7 @@ def test_windows_follow_the_rate():
 def test_tc_is_given_bits_per_second_and_queues_under_the_classes():
     lines = tc_batch({"s0r0-eth2": shape(20)}).splitlines()
     assert lines[0] == "qdisc add dev s0r0-eth2 root handle 1: htb default 2"
-    assert "classid 1:1 htb rate 20000000bit burst 25000 " in lines[1]
+    assert "classid 1:1 htb rate 20000000bit burst 50000 " in lines[1]
     assert "classid 1:2 htb rate 18000000bit ceil 20000000bit prio 1" in lines[2]
     assert "classid 1:3 htb rate 2000000bit ceil 20000000bit prio 0" in lines[3]
     assert not any("bps" in line or "mbit" in line for line in lines)
