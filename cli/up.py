@@ -50,9 +50,7 @@ def command(
     """
     spec = spec_from_options(**fabric)
     built = build(spec)
-    scale = default_scale(built, time_factor)
-    if rate_factor is not None:
-        scale = Scale(rate_factor, time_factor)
+    scale = default_scale(built, time_factor) if rate_factor is None else Scale(rate_factor, time_factor)
     check_scale(built, scale)
     need_root("up")
 

@@ -28,6 +28,7 @@ from emulator.kernel import (
     boot_id,
     die_with_parent,
     mount_own_proc_and_sys,
+    name_new_network_namespace,
     open_network_namespace,
     private_mounts,
     process_start_ticks,
@@ -53,7 +54,7 @@ def main() -> None:
     try:
         exit_code = _supervise(run_dir, order, reports)
     except Exception as error:
-        traceback.print_exc()
+        _note_traceback()
         reports.send(error_message(error))
         exit_code = 1
     sys.exit(exit_code)
@@ -74,7 +75,11 @@ class _Reports:
 
 
 def _supervise(run_dir: RunDir, order: dict[str, Any], reports: _Reports) -> int:
-    """Make the namespace, start the fabric inside, wait for its end, remove the namespace and the run directory."""
+    """Make the namespace, start the fabric inside, wait for its end, remove the namespace and the run directory.
+
+    The lock of the fabric's name is held (it came from whoever ordered the fabric) until the state file names this
+    process: so nobody takes a fabric for gone whose processes are just about to start.
+    """
     machine_namespace = open_network_namespace()
     state = FabricState(
         name=run_dir.name,
@@ -87,9 +92,9 @@ def _supervise(run_dir: RunDir, order: dict[str, Any], reports: _Reports) -> int
         seed=order["seed"],
     )
     run_dir.write_state(state)
-    netns.create(run_dir.namespace)
+    os.close(order["lock_fd"])  # from now on whoever wants to end this fabric finds this process
     try:
-        fabric_namespace = os.open(run_dir.namespace_path, os.O_RDONLY)
+        fabric_namespace = name_new_network_namespace(run_dir.namespace_path)
         parent = os.getpid()
         inside = os.fork()
         if inside == 0:
@@ -160,10 +165,17 @@ def _run_inside(
         _, status = os.waitpid(child, 0)
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
     except BaseException as error:
-        traceback.print_exc()
         if isinstance(error, Exception):
             reports.send(error_message(error))
+        _note_traceback()
         os._exit(1)
+
+
+def _note_traceback() -> None:
+    """Put the trace of the present exception into the fabric's log, unless the disk is full."""
+    with suppress(OSError):
+        traceback.print_exc()
+        sys.stderr.flush()
 
 
 def _reap(emulation: int) -> int:
@@ -211,9 +223,10 @@ def _emulate(
         server.stopping.set()
         return 0
     except Exception as error:
-        traceback.print_exc()
-        (run_dir.path / "failed").touch()
         reports.send(error_message(error))
+        _note_traceback()
+        with suppress(OSError):
+            (run_dir.path / "failed").touch()
         return 1
     finally:
         sys.stderr.flush()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyroute2 import IPRoute, NetlinkError
 
-from emulator.errors import CapacityError
+from emulator.errors import out_of_room
 from emulator.host_settings import HOST_SYSCTLS
 from emulator.kernel import inside_network_namespace, new_network_namespace
 from emulator.names import HOST_INTERFACE, check_names, interface_name, link_interfaces
@@ -25,6 +25,8 @@ from topologies.scale import Scale, link_rate_mbps
 
 MTU_BYTES = 1500
 IFA_F_NOPREFIXROUTE = 0x200
+
+_NO_ROOM = (errno.ENOMEM, errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
 
 
 @dataclass
@@ -72,11 +74,10 @@ def create_devices(fabric: Fabric, scale: Scale) -> Devices:
             _configure_host(devices.namespaces[gpu.id], gpu, _windows(fabric, scale, gpu))
     except (OSError, NetlinkError) as error:
         devices.close()
-        if _code(error) in (errno.ENOMEM, errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOBUFS):
-            raise CapacityError(
-                f"the kernel has no room for the {2 * len(fabric.links)} interfaces of this fabric ({error}); "
-                "build a smaller one, or raise the limits on open files and memory"
-            ) from error
+        code = _code(error)
+        if code in _NO_ROOM:
+            wanted = f"hold the {2 * len(fabric.links)} interfaces of this fabric"
+            raise out_of_room(OSError(code, os.strerror(code)), wanted) from error
         raise
     return devices
 
@@ -169,5 +170,5 @@ def links_up(devices: Devices, links: Iterable[Link]) -> dict[str, bool]:
     return {link.id: all(state.get(name, False) for name in link_interfaces(link)) for link in links}
 
 
-def _code(error: Exception) -> int | None:
-    return getattr(error, "errno", None) or getattr(error, "code", None)
+def _code(error: Exception) -> int:
+    return getattr(error, "errno", None) or getattr(error, "code", None) or 0

@@ -1,5 +1,7 @@
 """What can go wrong with a live fabric, one class per kind of mistake."""
 
+import errno
+
 from topologies.errors import RailbedError
 
 
@@ -75,6 +77,29 @@ class SelfTestError(EmulatorError):
 
 class CapacityError(EmulatorError):
     """The machine ran out of something: disk, ports, processes, memory."""
+
+
+_RAN_OUT = {
+    errno.ENOSPC: ("the disk is full", "free some space"),
+    errno.EDQUOT: ("the disk quota is used up", "free some space"),
+    errno.EMFILE: ("a process has no file descriptors left", "raise the limit ('ulimit -n')"),
+    errno.ENFILE: ("the machine has no file descriptors left", "end other programs"),
+    errno.EAGAIN: (
+        "no more processes can be started",
+        "end other programs, or raise the limit (ulimit -u)",
+    ),
+    errno.ENOMEM: ("the memory is used up", "end other programs"),
+    errno.ENOBUFS: ("the kernel has no memory for more interfaces", "end other programs"),
+    errno.EADDRNOTAVAIL: ("no port is left", "wait a minute until the kernel lets old connections go"),
+}
+"""What an error number of the kernel says that there is no more of, and what to do."""
+
+
+def out_of_room(error: OSError, what: str) -> CapacityError:
+    """The sentence for a machine that ran out of something while it should ``what``; a smaller fabric needs less."""
+    reason, remedy = _RAN_OUT.get(error.errno or 0, (str(error), "see 'railbed doctor'"))
+    where = f" ({error.filename})" if error.filename else ""
+    return CapacityError(f"this machine cannot {what}: {reason}{where}; {remedy}, or build a smaller fabric")
 
 
 class ImpairmentError(EmulatorError):

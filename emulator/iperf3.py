@@ -83,10 +83,10 @@ def sent_bytes(size_bytes: int, buffer_bytes: int) -> int:
     return -(-(size_bytes + 3 * buffer_bytes) // BLOCK_BYTES) * BLOCK_BYTES
 
 
-def server_command(port: int) -> list[str]:
-    """A server for one test that reports as JSON and does not wait for ever."""
+def server_command(port: int, idle_timeout_s: int = IDLE_TIMEOUT_S) -> list[str]:
+    """A server for one test that reports as JSON and waits for its client for ``idle_timeout_s`` at most."""
     return [
-        "iperf3", "-s", "-1", "-p", str(port), "-J", "--idle-timeout", str(IDLE_TIMEOUT_S), "-i", f"{INTERVAL_S:g}",
+        "iperf3", "-s", "-1", "-p", str(port), "-J", "--idle-timeout", str(idle_timeout_s), "-i", f"{INTERVAL_S:g}",
     ]  # fmt: skip
 
 
@@ -98,11 +98,11 @@ def client_command(address: str, port: int, size_bytes: int, buffer_bytes: int) 
     ]  # fmt: skip
 
 
-def timed_client_command(address: str, port: int, duration_s: float) -> list[str]:
+def timed_client_command(address: str, port: int, duration_s: float, connect_timeout_s: float) -> list[str]:
     """A client that sends to ``address`` for ``duration_s``, as fast as TCP lets it."""
     return [
         "iperf3", "-c", address, "-p", str(port), "-t", f"{duration_s:g}", "-i", "0", "-J",
-        "--connect-timeout", str(CONNECT_TIMEOUT_MS),
+        "--connect-timeout", f"{connect_timeout_s * 1000:.0f}",
     ]  # fmt: skip
 
 

@@ -16,8 +16,10 @@ CLONE_NEWUTS = 0x04000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 MS_BIND = 0x1000
+MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_PRIVATE = 1 << 18
+MS_SHARED = 1 << 20
 MNT_DETACH = 2
 PR_SET_PDEATHSIG = 1
 TFD_NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
@@ -99,6 +101,24 @@ def new_network_namespace() -> int:
             setns(home)
     finally:
         os.close(home)
+
+
+def name_new_network_namespace(path: Path) -> int:
+    """Create a network namespace that iproute2 finds at ``path``, and return a descriptor of it.
+
+    All in this process: a helper process would go on if this one were killed. Raises FileExistsError.
+    """
+    directory = str(path.parent)
+    path.parent.mkdir(exist_ok=True)
+    try:
+        mount("", directory, "none", MS_SHARED | MS_REC)
+    except OSError:  # not yet a mount of its own
+        mount(directory, directory, "none", MS_BIND | MS_REC)
+        mount("", directory, "none", MS_SHARED | MS_REC)
+    os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0))
+    namespace = new_network_namespace()
+    mount(f"/proc/thread-self/fd/{namespace}", str(path), "none", MS_BIND)
+    return namespace
 
 
 @contextmanager

@@ -9,11 +9,12 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from emulator.host_settings import CONGESTION_CONTROL
 from emulator.kernel import inside_network_namespace
+from emulator.locks import exclusive, remove_if_free
 from emulator.rundir import RUN_ROOT
 
 # One packet socket of ovs-vswitchd sends for all ports: with the kernel's small default buffer a single backlogged
@@ -30,7 +31,7 @@ _EXPEDITED = "/sys/kernel/rcu_expedited"
 
 _SAVED = RUN_ROOT / "machine.saved"
 _USERS = RUN_ROOT / "machine.users"
-_MUTEX = RUN_ROOT / "machine.lock"
+_MUTEX = RUN_ROOT / "machine.mutex"
 
 
 @contextmanager
@@ -41,11 +42,11 @@ def raised(machine_namespace: int) -> Iterator[None]:
     the first to come notes the old values, the last to leave restores them. Every user holds a shared lock that dies
     with it, so a crash leaves nothing that :func:`restore` cannot undo.
     """
-    RUN_ROOT.mkdir(parents=True, exist_ok=True)
-    with open(_USERS, "a") as users:
-        with _mutex(), inside_network_namespace(machine_namespace):
+    with ExitStack() as stack:
+        with exclusive(_MUTEX), inside_network_namespace(machine_namespace):
+            users = stack.enter_context(open(_USERS, "a"))
             if not _SAVED.exists():
-                _SAVED.write_text(json.dumps(_read()))
+                _save(_read())
             fcntl.flock(users, fcntl.LOCK_SH)
             _write(_raised_values(_read()))
         try:
@@ -57,9 +58,9 @@ def raised(machine_namespace: int) -> Iterator[None]:
 
 def restore(machine_namespace: int) -> None:
     """Put the machine's settings back to what they were, unless a fabric comes or goes right now."""
-    if not _SAVED.exists():
+    if not (_SAVED.exists() or _USERS.exists()):
         return
-    with _mutex(), open(_USERS, "a") as users:
+    with exclusive(_MUTEX), open(_USERS, "a") as users:
         try:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -71,6 +72,12 @@ def restore(machine_namespace: int) -> None:
         _USERS.unlink(missing_ok=True)
 
 
+def tidy() -> None:
+    """Remove the lock that nobody needs when no fabric is there; the last step of going down."""
+    if not (_SAVED.exists() or _USERS.exists()):
+        remove_if_free(_MUTEX)
+
+
 def _raised_values(present: dict[str, str]) -> dict[str, str]:
     """The settings to make, from those that this kernel has."""
     wanted = {name: str(size_bytes) for name, size_bytes in _BUFFER_BYTES.items()}
@@ -80,11 +87,11 @@ def _raised_values(present: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in wanted.items() if name in present}
 
 
-@contextmanager
-def _mutex() -> Iterator[None]:
-    with open(_MUTEX, "a") as mutex:
-        fcntl.flock(mutex, fcntl.LOCK_EX)
-        yield
+def _save(values: dict[str, str]) -> None:
+    """Note the old values in one step: half a note would be worse than none."""
+    temporary = _SAVED.with_suffix(".tmp")
+    temporary.write_text(json.dumps(values))
+    temporary.replace(_SAVED)
 
 
 def _read() -> dict[str, str]:

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import select
 import signal
 import socket
 import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pyroute2 import netns
 
+from emulator import machine_settings
 from emulator.engines import Engine
-from emulator.errors import CapacityError, EmulatorError, FabricExistsError, NoSuchFabricError, NotRootError
-from emulator.foreign_controller import ControllerChoice, chosen_controller
+from emulator.errors import EmulatorError, FabricExistsError, NoSuchFabricError, NotRootError, out_of_room
+from emulator.foreign_controller import chosen_controller
 from emulator.iperf3 import version as iperf3_version
 from emulator.kernel import open_network_namespace, process_start_ticks
-from emulator.machine_settings import restore
+from emulator.locks import exclusive
 from emulator.openvswitch import check_tools
 from emulator.run_order import GIVE_UP_S, RunOrder
 from emulator.rundir import RUN_ROOT, FabricState, RunDir, check_name, known_names
@@ -309,7 +310,7 @@ def up(
     choice = chosen_controller(controller)
     iperf3_version()
     run_dir = RunDir(name)
-    with run_dir.locked():
+    with exclusive(run_dir.lock_path) as lock:
         with suppress(NoSuchFabricError):
             if run_dir.read_state().alive:
                 raise FabricExistsError(
@@ -317,53 +318,29 @@ def up(
                     "or choose another --name"
                 )
         _clear(run_dir)
+        order = {
+            "name": name,
+            "spec": fabric.spec.to_dict(),
+            "scale": {"rate": scale.rate, "time": scale.time},
+            "framework": framework,
+            "openflow_port": openflow_port,
+            "seed": seed,
+            "relay": relay,
+            "local_repair": local_repair,
+            "controller": choice.text or choice.kind.value,
+            "bfd": bfd,
+            "lock_fd": lock,
+        }
         try:
             run_dir.create()
-            return _start(
-                run_dir,
-                fabric,
-                scale,
-                progress,
-                timeout_s,
-                framework,
-                openflow_port,
-                seed,
-                relay,
-                local_repair,
-                choice,
-                bfd,
-            )
+            return _start(run_dir, order, progress, timeout_s)
         except OSError as error:
             _clear(run_dir)
-            raise CapacityError(f"the fabric's run directory {run_dir.path} cannot be written: {error}") from error
+            raise out_of_room(error, f"start the fabric '{name}'") from error
 
 
-def _start(
-    run_dir: RunDir,
-    fabric: Fabric,
-    scale: Scale,
-    progress: Progress | None,
-    timeout_s: float,
-    framework: str | None,
-    openflow_port: int,
-    seed: int,
-    relay: str,
-    local_repair: bool,
-    choice: ControllerChoice,
-    bfd: bool,
-) -> RunningFabric:
-    order = {
-        "name": run_dir.name,
-        "spec": fabric.spec.to_dict(),
-        "scale": {"rate": scale.rate, "time": scale.time},
-        "framework": framework,
-        "openflow_port": openflow_port,
-        "seed": seed,
-        "relay": relay,
-        "local_repair": local_repair,
-        "controller": choice.text or choice.kind.value,
-        "bfd": bfd,
-    }
+def _start(run_dir: RunDir, order: Mapping[str, Any], progress: Progress | None, timeout_s: float) -> RunningFabric:
+    """Start the fabric's supervisor with the lock of its name, and wait until it reports the fabric ready."""
     root = Path(__file__).resolve().parent.parent
     process = subprocess.Popen(
         [sys.executable, "-m", "emulator.daemon"],
@@ -373,22 +350,24 @@ def _start(
         cwd="/",
         env={**os.environ, "PYTHONPATH": str(root)},
         start_new_session=True,
+        pass_fds=[order["lock_fd"]],
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    deadline = time.monotonic() + timeout_s
     try:
-        process.stdin.write(json.dumps(order).encode() + b"\n")
-        process.stdin.close()
-        for line in process.stdout:
-            message = json.loads(line)
+        with suppress(BrokenPipeError):  # it could not even start; what it reports says why
+            process.stdin.write(json.dumps(order).encode() + b"\n")
+            process.stdin.close()
+        for message in _messages_until(process.stdout, time.monotonic() + timeout_s):
             raise_error(message)
             if "result" in message:
                 return RunningFabric(run_dir.read_state())
             if progress:
                 progress(message["progress"])
-            if time.monotonic() > deadline:
-                break
+        if process.poll() is not None:
+            raise EmulatorError(
+                f"the fabric '{run_dir.name}' ended while it came up, without a word; its log: {run_dir.log_path}"
+            )
         raise EmulatorError(
             f"the fabric '{run_dir.name}' did not come up within {timeout_s:g} s; its log: {run_dir.log_path}"
         )
@@ -398,6 +377,17 @@ def _start(
         raise
     finally:
         process.stdout.close()
+
+
+def _messages_until(pipe: IO[bytes], deadline_s: float) -> Iterator[dict[str, Any]]:
+    """Messages from a pipe, line by line, until it is closed or the monotonic clock passes ``deadline_s``."""
+    rest = b""
+    while select.select([pipe], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
+        received = os.read(pipe.fileno(), 65_536)
+        if not received:
+            return
+        *lines, rest = (rest + received).split(b"\n")
+        yield from (json.loads(line) for line in lines)
 
 
 def _end_process(process: subprocess.Popen[bytes]) -> None:
@@ -447,17 +437,19 @@ def down(name: str | None = None) -> DownReport:
     report = DownReport()
     for one in names:
         run_dir = RunDir(one)
-        with run_dir.locked():
+        with exclusive(run_dir.lock_path):
             (report.removed if _stop_alive(run_dir) else report.stale).append(one)
             _clear(run_dir)
-            run_dir.remove_lock_file()
+            run_dir.lock_path.unlink(missing_ok=True)
     machine_namespace = open_network_namespace()
     try:
-        restore(machine_namespace)
+        machine_settings.restore(machine_namespace)
     finally:
         os.close(machine_namespace)
-    if not known_names() and RUN_ROOT.is_dir() and all(entry.suffix == ".lock" for entry in RUN_ROOT.iterdir()):
-        shutil.rmtree(RUN_ROOT, ignore_errors=True)
+    if not known_names():
+        machine_settings.tidy()
+        with suppress(OSError):  # somebody starts a fabric right now
+            RUN_ROOT.rmdir()
     return report
 
 

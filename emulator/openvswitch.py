@@ -6,6 +6,7 @@ It shares nothing with an Open vSwitch that the machine may run. Bridges are mad
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import os
 import shutil
@@ -18,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from emulator.errors import CapacityError, MissingToolError, OpenVSwitchError
+from emulator.errors import MissingToolError, OpenVSwitchError, out_of_room
 from emulator.kernel import die_with_parent
 from emulator.names import interface_name
 from emulator.processes import end
@@ -301,7 +302,7 @@ class OpenVSwitch:
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         text = lines[-1] if lines else "it left no message"
         if "No space left" in text:
-            raise CapacityError(f"{name} did not start, the disk is full: free some space in {self.directory.parent}")
+            raise out_of_room(OSError(errno.ENOSPC, text, str(self.directory)), f"start {name}")
         return f"{text} (log: {log})"
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from emulator.kernel import boot_id, process_start_ticks
 
 RUN_ROOT = Path("/run/railbed")
 NAMESPACE_PREFIX = "rb-"
+LOCK_SUFFIX = ".lock"
 NAMESPACE_DIR = Path("/run/netns")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*\Z")
 MAX_NAME_LENGTH = 12
@@ -90,19 +88,10 @@ class RunDir:
                 f"no fabric called '{self.name}' is up; 'railbed status' lists those that are, 'railbed up' starts one"
             ) from None
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock that serialises up and down of this name; it dies with its holder."""
-        RUN_ROOT.mkdir(parents=True, exist_ok=True)
-        with open(RUN_ROOT / f"{self.name}.lock", "a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
-    def remove_lock_file(self) -> None:
-        """Remove the lock file; only to be called by its holder, as the last step of going down."""
-        (RUN_ROOT / f"{self.name}.lock").unlink(missing_ok=True)
-        if RUN_ROOT.is_dir() and not any(RUN_ROOT.iterdir()):
-            RUN_ROOT.rmdir()
+    @property
+    def lock_path(self) -> Path:
+        """The lock that serialises up and down of this name (:func:`emulator.locks.exclusive`)."""
+        return RUN_ROOT / f"{self.name}{LOCK_SUFFIX}"
 
 
 def check_name(name: str) -> None:
@@ -118,10 +107,11 @@ def check_name(name: str) -> None:
 
 
 def known_names() -> list[str]:
-    """Names of all fabrics that left a run directory or a namespace, running or not, sorted."""
+    """Names of all fabrics that left a run directory, a lock or a namespace, running or not, sorted."""
     names: set[str] = set()
     if RUN_ROOT.is_dir():
         names.update(entry.name for entry in RUN_ROOT.iterdir() if entry.is_dir())
+        names.update(entry.stem for entry in RUN_ROOT.iterdir() if entry.suffix == LOCK_SUFFIX)
     if NAMESPACE_DIR.is_dir():
         names.update(
             entry.name[len(NAMESPACE_PREFIX) :]

@@ -19,6 +19,12 @@ from topologies.model import Gpu
 SETTLE_S = 1.0
 """From the start of the last flow to the start of the window."""
 
+START_S = 0.15
+"""What starting one flow may take."""
+
+CONNECT_TIMEOUT_S = 30.0
+"""For a flow to begin; those that began before it have the links by then."""
+
 SPARE_S = 10.0
 
 
@@ -45,19 +51,24 @@ def run_steady_flows(
     with tempfile.TemporaryDirectory(dir=directory) as outputs:
         processes = []
         files: list[Path] = []
+        clients: list[Path] = []
         ended_s: dict[int, float] = {}
         try:
+            # The last client may start that long after its server.
+            start_s = round(iperf3.IDLE_TIMEOUT_S + START_S * len(pairs))
             for number, (_, dst) in enumerate(pairs):
                 files.append(Path(outputs) / str(number))
-                command = iperf3.server_command(FIRST_PORT + number)
+                command = iperf3.server_command(FIRST_PORT + number, start_s)
                 processes.append(spawn(command, namespaces[dst.id], files[-1]))
             servers = list(processes)
             await_listening([(server, FIRST_PORT + number) for number, server in enumerate(servers)], cancelled)
             # Every flow must outlast the window, however late the last one starts.
-            duration_s = window_s + 2 * SETTLE_S + 0.15 * len(pairs)
+            duration_s = window_s + 2 * SETTLE_S + START_S * len(pairs)
             for number, (src, dst) in enumerate(pairs):
-                command = iperf3.timed_client_command(ipv4(dst.domain, dst.rail), FIRST_PORT + number, duration_s)
-                processes.append(spawn(command, namespaces[src.id], Path(outputs) / f"{number}.client"))
+                address, port = ipv4(dst.domain, dst.rail), FIRST_PORT + number
+                command = iperf3.timed_client_command(address, port, duration_s, CONNECT_TIMEOUT_S)
+                clients.append(Path(outputs) / f"{number}.client")
+                processes.append(spawn(command, namespaces[src.id], clients[-1]))
             deadline = time.monotonic() + duration_s + SPARE_S
             while len(ended_s) < len(servers) and time.monotonic() < deadline:
                 check_cancelled(cancelled, 0.01)
@@ -67,11 +78,17 @@ def run_steady_flows(
         finally:
             end(processes)
         reports = [iperf3.receiver_report(file.read_text(errors="replace")) for file in files]
+        reasons = [iperf3.error_text(file.read_text(errors="replace")) for file in clients]
     measured = []
+    silent = [number for number, report in enumerate(reports) if report is None or number not in ended_s]
+    if silent:
+        src, dst = pairs[silent[0]]
+        reason = reasons[silent[0]] or f"its receiver had not ended {SPARE_S:g} s after it should have"
+        raise ReplayError(
+            f"{len(silent)} of {len(pairs)} flows gave no measurement, the first from {src.id} to {dst.id}: {reason}"
+        )
     for number, report in enumerate(reports):
-        if report is None or number not in ended_s:
-            src, dst = pairs[number]
-            raise ReplayError(f"the flow from {src.id} to {dst.id} gave no measurement")
+        assert report is not None
         measured.append((ended_s[number] - report.duration_s, ended_s[number], report))
     start_s = max(start for start, _, _ in measured) + SETTLE_S
     end_s = start_s + window_s

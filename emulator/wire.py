@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from emulator.errors import EmulatorError
+from emulator.errors import EmulatorError, out_of_room
 from topologies.errors import RailbedError
 from topologies.model import FabricSpec
 from topologies.scale import Scale
@@ -54,6 +54,8 @@ def messages(connection: socket.socket) -> Iterator[dict[str, Any]]:
 
 def error_message(error: Exception) -> dict[str, Any]:
     """The last line for a request that failed."""
+    if isinstance(error, OSError):
+        error = out_of_room(error, "go on")
     exit_code = error.exit_code if isinstance(error, RailbedError) else 1
     text = str(error) if isinstance(error, RailbedError) else f"{type(error).__name__}: {error}"
     return {"error": {"message": text, "exit_code": exit_code}}
