@@ -268,8 +268,9 @@ class OpenVSwitch:
                             name = f"ovs-vswitchd{number}"
                             raise OpenVSwitchError(f"{name} did not start: {self._last_words(name)}") from None
         if process.returncode != 0:
-            message = errors.strip().splitlines() or [f"exit code {process.returncode}"]
-            raise OpenVSwitchError(f"{command[0]} failed: {message[-1]}")
+            message = (errors.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+            _check_room(message, f"run {command[0]}")
+            raise OpenVSwitchError(f"{command[0]} failed: {message}")
         return output
 
     def _spawn(
@@ -301,11 +302,17 @@ class OpenVSwitch:
         log = self.directory / f"{name}.log"
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         text = lines[-1] if lines else "it left no message"
-        if "No space left" in text:
-            raise out_of_room(OSError(errno.ENOSPC, text, str(self.directory)), f"start {name}")
+        _check_room(text, f"start {name}")
         return f"{text} (log: {log})"
 
 
 def _socket_name(number: int) -> str:
     """The first database has the name that Open vSwitch's programs look for by themselves."""
     return "db.sock" if number == 0 else f"db{number}.sock"
+
+
+def _check_room(message: str, what: str) -> None:
+    """Raise CapacityError if a program's message says that it ran out of something while it should ``what``."""
+    for number in (errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN):
+        if os.strerror(number) in message:
+            raise out_of_room(OSError(number, message), what)

@@ -55,10 +55,10 @@ def run_steady_flows(
         ended_s: dict[int, float] = {}
         try:
             # The last client may start that long after its server.
-            start_s = round(iperf3.IDLE_TIMEOUT_S + START_S * len(pairs))
+            patience_s = round(iperf3.IDLE_TIMEOUT_S + START_S * len(pairs))
             for number, (_, dst) in enumerate(pairs):
                 files.append(Path(outputs) / str(number))
-                command = iperf3.server_command(FIRST_PORT + number, start_s)
+                command = iperf3.server_command(FIRST_PORT + number, patience_s)
                 processes.append(spawn(command, namespaces[dst.id], files[-1]))
             servers = list(processes)
             await_listening([(server, FIRST_PORT + number) for number, server in enumerate(servers)], cancelled)

@@ -84,7 +84,7 @@ def clear_away(name: str) -> None:
 
 @pytest.mark.live
 @pytest.mark.skipif(bool(live[1].args[0]), reason="live tests need root and namespaces")
-@pytest.mark.parametrize("size", ["4k", "32k", "200k"])
+@pytest.mark.parametrize("size", ["4k", "32k", "48k"])
 def test_a_full_disk(size: str) -> None:
     directory = RUN_ROOT / "full"
     directory.mkdir(parents=True)
