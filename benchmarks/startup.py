@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,9 @@ from topologies.scale import default_scale, link_rate_mbps
 
 SHAPES = {16: (4, 4), 64: (8, 8), 256: (32, 8)}
 NAME = "startup"
+LARGEST_STOCK = 64
+"""Above, stock Mininet takes minutes."""
+
 # The namespaces end with the process, whatever happens to it, and all that it started ends with them.
 PRIVATE = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
@@ -121,38 +126,64 @@ def stock_child(fabric: Fabric) -> dict[str, float]:
     }
 
 
+def growth_exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """The exponent p of ``value ~ size ** p`` by least squares on logarithms; 1 is linear growth."""
+    return statistics.linear_regression([math.log(one) for one in sizes], [math.log(one) for one in values]).slope
+
+
+def show(fabric: Fabric, found: dict[str, Any], repeats: int) -> None:
+    print(
+        f"{len(fabric.gpus)} GPUs, {fabric.kind.value}: {len(fabric.switches)} switches, {len(fabric.links)} links; "
+        f"{found['self_test']}"
+    )
+    print(f"{'up to verified':20}{found['up_s']:8.2f} s  (median of {repeats}, slowest {found['slowest_up_s']:.2f} s)")
+    for stage, duration_s in found["stages"].items():
+        print(f"  {stage:18}{duration_s:8.2f} s  {duration_s / sum(found['stages'].values()):4.0%} of the stages")
+    print(f"{'down':20}{found['down_s']:8.2f} s\n{'memory':20}{found['memory_mb']:8.0f} MB")
+    if "ratio" in found:
+        print(
+            f"stock Mininet: build {found['stock_build_s']:.1f} s + start {found['stock_start_s']:.1f} s = "
+            f"{found['ratio']:.1f} times as long; stop {found['stock_down_s']:.1f} s"
+        )
+
+
+def measured(fabric: Fabric, repeats: int, stock: bool) -> dict[str, Any]:
+    """One row: Railbed's figures and, paired with them, stock Mininet's."""
+    found = measure(fabric, repeats)
+    if stock:
+        found |= measure_stock(fabric)
+        found["ratio"] = found["stock_up_s"] / found["up_s"]
+    show(fabric, found, repeats)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpus", type=int, choices=sorted(SHAPES), default=16)
     parser.add_argument("--fabric", type=fabric_kind, default="rail-only")
     parser.add_argument("--repeats", type=int, default=3, help="starts of Railbed's fabric (default 3)")
     parser.add_argument("--stock", action="store_true", help="also stock Mininet, once (half a minute at 64 GPUs)")
+    parser.add_argument("--growth", action="store_true", help="16, 64 and 256 GPUs (stock Mininet: 16 and 64)")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
     parser.add_argument("--stock-child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.stock_child:
         print(json.dumps(stock_child(build(FabricSpec.from_dict(json.loads(options.stock_child))))))
         return
-    fabric = build(FabricSpec(options.fabric, *SHAPES[options.gpus]))
-    found = measure(fabric, options.repeats)
-    print(
-        f"{options.gpus} GPUs, {fabric.kind.value}: {len(fabric.switches)} switches, {len(fabric.links)} links; "
-        f"{found['self_test']}"
-    )
-    print(f"{'up to verified':20}{found['up_s']:8.2f} s  (median of {options.repeats}, slowest "
-          f"{found['slowest_up_s']:.2f} s)")  # fmt: skip
-    for stage, duration_s in found["stages"].items():
-        print(f"  {stage:18}{duration_s:8.2f} s  {duration_s / sum(found['stages'].values()):4.0%} of the stages")
-    print(f"{'down':20}{found['down_s']:8.2f} s\n{'memory':20}{found['memory_mb']:8.0f} MB")
-    if options.stock:
-        found |= measure_stock(fabric)
-        found["ratio"] = found["stock_up_s"] / found["up_s"]
-        print(
-            f"stock Mininet: build {found['stock_build_s']:.1f} s + start {found['stock_start_s']:.1f} s = "
-            f"{found['ratio']:.1f} times as long; stop {found['stock_down_s']:.1f} s"
-        )
+    sizes = sorted(SHAPES) if options.growth else [options.gpus]
+    rows = []
+    for gpus in sizes:
+        fabric = build(FabricSpec(options.fabric, *SHAPES[gpus]))
+        stock = options.stock and (gpus <= LARGEST_STOCK or not options.growth)
+        rows.append({"gpus": gpus, "fabric": fabric.kind.value, **measured(fabric, options.repeats, stock)})
+    result = rows[0]
+    if options.growth:
+        result = {"sizes": rows}
+        for key in ("up_s", "down_s", "memory_mb"):
+            result[f"{key}_growth"] = growth_exponent(sizes, [row[key] for row in rows])
+            print(f"{key} grows with the number of GPUs to the power of {result[f'{key}_growth']:.2f}")
     if options.json:
-        print(json.dumps({"gpus": options.gpus, "fabric": fabric.kind.value, **found}))
+        print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -73,9 +73,13 @@ class LinkControl:
         return list(links.values())
 
     def set_target(self, target_id: str, up: bool) -> dict[str, Any]:
-        """Take a link, or all links of a GPU or switch, down or up; the result of the last one, and their number."""
+        """Take a link, or all links of a GPU or switch, down or up; the result of the last one, and their number.
+
+        All are changed at once; only then the answer of the controller is waited for.
+        """
         links = self.targets(target_id)
-        results = [self.set_link(link.id, up) for link in links]
+        changes = self._change(links, up)
+        results = [self._answer(change) if change["changed"] else change for change in changes]
         changed = [result for result in results if result["changed"]]
         return {**(changed or results)[-1], "target": target_id, "links": len(links), "links_changed": len(changed)}
 
@@ -173,36 +177,44 @@ class LinkControl:
         port message to the last confirmation) and the number of rules. Raises ControllerError when the controller does
         not answer in time.
         """
-        link = self.target(link_id)
+        (change,) = self._change([self.target(link_id)], up)
+        return self._answer(change) if change["changed"] else change
+
+    def _change(self, links: list[Link], up: bool) -> list[dict[str, Any]]:
+        """Take links down or up in the kernel, one after the other without waiting for anybody."""
+        changes = []
         with self._lock:
-            if links_up(self._emulation.devices, [link])[link_id] == up:
-                return {"link": link_id, "up": up, "changed": False}
-            since = len(self._emulation.controller.events)
-            changed_s = time.clock_gettime(time.CLOCK_MONOTONIC)
-            set_link_up(self._emulation.devices, link, up)
-            set_s = time.clock_gettime(time.CLOCK_MONOTONIC) - changed_s
-            if self._emulation.choice.foreign:
-                result = {"link": link_id, "up": up, "changed": True, "changed_s": changed_s, "set_s": set_s}
-                return {**result, **self._await_traffic(changed_s)}
-            detected = self._emulation.controller.wait_for(
-                lambda event: event["event"] == ("link-up" if up else "link-down") and event["link"] == link_id,
-                REPAIR_TIMEOUT_S,
-                f"the controller did not notice that link {link_id} went {'up' if up else 'down'}",
-                since,
-            )
-            repaired = self._emulation.controller.wait_for(
-                lambda event: event["event"] == "repaired" and (link_id in event["links_down"]) != up,
-                REPAIR_TIMEOUT_S,
-                f"the switches did not confirm the new rules after link {link_id} went {'up' if up else 'down'}",
-                since,
-            )
+            states = links_up(self._emulation.devices, links)
+            for link in links:
+                change: dict[str, Any] = {"link": link.id, "up": up, "changed": states[link.id] != up}
+                if change["changed"]:
+                    change["since"] = len(self._emulation.controller.events)
+                    change["changed_s"] = time.clock_gettime(time.CLOCK_MONOTONIC)
+                    set_link_up(self._emulation.devices, link, up)
+                    change["set_s"] = time.clock_gettime(time.CLOCK_MONOTONIC) - change["changed_s"]
+                changes.append(change)
+        return changes
+
+    def _answer(self, change: dict[str, Any]) -> dict[str, Any]:
+        """Wait until the controller has answered a change; other links may change meanwhile."""
+        link_id, up, since, changed_s = change["link"], change["up"], change.pop("since"), change["changed_s"]
+        if self._emulation.choice.foreign:
+            return {**change, **self._await_traffic(changed_s)}
+        detected = self._emulation.controller.wait_for(
+            lambda event: event["event"] == ("link-up" if up else "link-down") and event["link"] == link_id,
+            REPAIR_TIMEOUT_S,
+            f"the controller did not notice that link {link_id} went {'up' if up else 'down'}",
+            since,
+        )
+        repaired = self._emulation.controller.wait_for(
+            lambda event: event["event"] == "repaired" and (link_id in event["links_down"]) != up,
+            REPAIR_TIMEOUT_S,
+            f"the switches did not confirm the new rules after link {link_id} went {'up' if up else 'down'}",
+            since,
+        )
         repairs = [event for event in self._emulation.controller.events[since:] if event["event"] == "repair"]
         return {
-            "link": link_id,
-            "up": up,
-            "changed": True,
-            "changed_s": changed_s,
-            "set_s": set_s,
+            **change,
             "detected_s": detected["t_s"] - changed_s,
             "computed_s": sum(event["computed_s"] for event in repairs),
             "repaired_s": repaired["t_s"] - changed_s,
@@ -227,5 +239,5 @@ class LinkControl:
 
     def links_down(self) -> list[str]:
         """Ids of the links that the kernel says are down, sorted."""
-        states = links_up(self._emulation.devices, self._fabric.failure_targets())
+        states = links_up(self._emulation.devices, list(self._fabric.failure_targets()))
         return sorted(link_id for link_id, up in states.items() if not up)

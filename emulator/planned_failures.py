@@ -24,7 +24,9 @@ def impairment_for(failure: LinkFailure, on: bool, own_rate_mbps: float) -> dict
         return {"blackhole": failure.direction, "on": on}
     if failure.kind is FailureKind.DEGRADE:
         return {"rate_mbps": own_rate_mbps * failure.rate_share if on else None}
-    return {"delay_ms": failure.delay_s * 1000 if on else 0.0, "loss_share": failure.loss_share if on else 0.0}
+    if failure.kind is FailureKind.DELAY:
+        return {"delay_ms": failure.delay_s * 1000 if on else 0.0, "jitter_ms": 0.0}
+    return {"loss_share": failure.loss_share if on else 0.0}
 
 
 class FailureDrivers:

@@ -78,8 +78,8 @@ class Kernel:
         one["options"] = one
         return [one]
 
-    def get_links(self) -> list[Any]:
-        return [Interface(name) for name in INDEX]
+    def link(self, _verb: str, index: int) -> list[Any]:
+        return [Interface(name) for name in INDEX if INDEX[name] == index]
 
     def tc(self, lines: Iterable[str]) -> None:
         for line in lines:

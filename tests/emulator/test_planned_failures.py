@@ -66,7 +66,8 @@ def test_what_links_are_told() -> None:
     slow = LinkFailure("a", 0.0, None, FailureKind.DEGRADE, rate_share=0.25)
     assert [impairment_for(slow, on, 20.0) for on in (True, False)] == [{"rate_mbps": 5.0}, {"rate_mbps": None}]
     late = LinkFailure("a", 0.0, None, FailureKind.DELAY, delay_s=0.005)
-    assert impairment_for(late, True, 20.0) == {"delay_ms": 5.0, "loss_share": 0.0}
+    assert impairment_for(late, True, 20.0) == {"delay_ms": 5.0, "jitter_ms": 0.0}
+    assert impairment_for(late, False, 20.0) == {"delay_ms": 0.0, "jitter_ms": 0.0}
     lossy = LinkFailure("a", 0.0, None, FailureKind.LOSS, loss_share=0.5)
-    assert impairment_for(lossy, True, 20.0) == {"delay_ms": 0.0, "loss_share": 0.5}
-    assert impairment_for(lossy, False, 20.0) == {"delay_ms": 0.0, "loss_share": 0.0}
+    assert impairment_for(lossy, True, 20.0) == {"loss_share": 0.5}
+    assert impairment_for(lossy, False, 20.0) == {"loss_share": 0.0}
