@@ -72,6 +72,13 @@ def measure(fabric: Fabric, wanted: list[str], window_s: float, repeats: int) ->
                 "gbps_passes_per_core": gbps_passes / core,
                 "switch_wait_share": max(run["switch_wait_share"] for run in runs),
                 "machine_share": statistics.mean(run["machine_share"] for run in runs),
+                "loop_ms": max(run["loop_s"] for run in runs) * 1000,
+                "saturated_share": min((run["saturated_share"] or 0.0) for run in runs),
+                "dropped_packets": sum(run["dropped_packets"] for run in runs),
+                "overload": next((run["overload"] for run in runs if run["overload"]), ""),
+                "worst_by_run": [
+                    min(shares[first : first + len(pairs)]) for first in range(0, len(shares), len(pairs))
+                ],
             }
         return found
     finally:
@@ -98,12 +105,9 @@ def main() -> None:
     print(
         f"{options.gpus} GPUs, {fabric.kind.value}, {options.repeats} run(s) of {options.window:g} s", file=sys.stderr
     )
-    print(
-        f"{options.gpus} GPUs, {fabric.kind.value}, {options.repeats} run(s) of {options.window:g} s", file=sys.stderr
-    )
-    columns = ("worst", "median", "best", "Gbps*passes", "per core", "cores", "machine", "wait")
+    columns = ("worst", "median", "best", "Gbps*passes", "per core", "cores", "machine", "wait", "loop ms", "saturated")
     keys = ("worst_share", "median_share", "best_share", "gbps_passes", "gbps_passes_per_core", "switch_cores",
-            "machine_share", "switch_wait_share")  # fmt: skip
+            "machine_share", "switch_wait_share", "loop_ms", "saturated_share")  # fmt: skip
     print(f"{'pattern':18}" + "".join(f"{column:>12}" for column in columns))
     for name, row in found.items():
         print(f"{name:18}" + "".join(f"{row[key]:12.3f}" for key in keys))

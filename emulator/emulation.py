@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -275,10 +275,14 @@ class Emulation:
             "unreachable": [[src.id, dst.id] for src, dst in outcome.unreachable],
         }
 
+    def watch_load(self, impaired: Collection[str] = ()) -> LoadWatch:
+        """Start to watch whether the machine keeps up; ``impaired`` names interfaces without a rate of their own."""
+        return LoadWatch(self.ovs.switch_sockets(), self.links.shapes, impaired)
+
     def steady(self, pairs: Sequence[tuple[str, str]], window_s: float, cancelled: threading.Event) -> dict[str, Any]:
         """Payload rate in Mbit/s of one long flow per pair of GPU ids, all at once, and the load meanwhile."""
         named = [(self.fabric.gpu(src), self.fabric.gpu(dst)) for src, dst in pairs]
-        watch = LoadWatch(self.ovs.switch_pids())
+        watch = self.watch_load()
         try:
             flows = run_steady_flows(self.devices.namespaces, named, window_s, self.run_dir.path, cancelled)
         finally:
@@ -288,6 +292,9 @@ class Emulation:
             "switch_cores": load.switch_cores,
             "switch_wait_share": load.switch_wait_share,
             "machine_share": load.machine_share,
+            "loop_s": load.loop_s,
+            "saturated_share": load.queues.saturated_share,
+            "dropped_packets": load.queues.dropped_packets,
             "overload": load.overload,
         }
 

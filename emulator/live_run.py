@@ -10,7 +10,7 @@ from controller.routing import Routes
 from emulator.agent_replay import AgentReplay
 from emulator.emulation import Emulation
 from emulator.engines import Engine, engine_for
-from emulator.load import LoadWatch
+from emulator.names import link_interfaces
 from emulator.planned_failures import FailureDrivers, impairment_for
 from emulator.probe import Stream, StreamProcess
 from emulator.replay import Iperf3Replay
@@ -38,7 +38,7 @@ def run_live(
     try:
         events_before = len(emulation.controller.events)
         probe = _start_probe(emulation, failures)
-        watch = LoadWatch(emulation.ovs.switch_pids())
+        watch = emulation.watch_load(_impaired(emulation, failures))
         sampler = LinkSampler(emulation.fabric)
         start_s = time.monotonic()
         publish({"event": "run-start", "name": schedule.name, "engine": engine.value, "start_s": start_s,
@@ -124,6 +124,12 @@ class _Partitions:
         if (src, dst) not in self._known[down]:
             return ""
         return f"partitioned, no path from {src.id} to {dst.id} while {', '.join(sorted(down))} is down"
+
+
+def _impaired(emulation: Emulation, failures: Sequence[LinkFailure]) -> set[str]:
+    """Interfaces of the links that don't have, or will not keep, a rate of their own."""
+    names = {failure.link_id for failure in failures} | {str(one["link"]) for one in emulation.links.impairments()}
+    return {interface for name in names for interface in link_interfaces(emulation.fabric.link(name))}
 
 
 def _impair_as(emulation: Emulation, failure: LinkFailure, on: bool) -> None:

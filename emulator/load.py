@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from emulator.loop_probe import LoopProbe
+from emulator.queue_watch import QueueReport, QueueWatch
+from emulator.shape import Shape
+
+NO_QUEUES = QueueReport(0, 0, None)
+
 MOST_WAIT_SHARE = 0.60
 MOST_STOLEN_SHARE = 0.10
+MOST_LOOP_S = 0.25
+LEAST_SATURATED_SHARE = 0.90
 
 
 @dataclass(frozen=True)
@@ -19,13 +27,16 @@ class Load:
 
     ``switch_cores`` is what the switch daemons used, in cores. They poll as long as there is traffic, so being busy
     is no sign of overload; ``switch_wait_share`` is: of the time in which the worst of them wanted to run, the share
-    that it had to wait for a core. ``machine_share`` and ``stolen_share`` are of the whole machine.
+    that it had to wait for a core. ``machine_share`` and ``stolen_share`` are of the whole machine. ``loop_s`` is what
+    95 % of the turns of the switches' loops took at most. ``queues`` is what the links' queues did.
     """
 
     switch_cores: float
     switch_wait_share: float
     machine_share: float
     stolen_share: float
+    loop_s: float = 0.0
+    queues: QueueReport = NO_QUEUES
 
     @property
     def overload(self) -> str:
@@ -34,13 +45,25 @@ class Load:
             return f"the switches had to wait for a core in {self.switch_wait_share:.0%} of the time they needed one"
         if self.stolen_share > MOST_STOLEN_SHARE:
             return f"{self.stolen_share:.0%} of the machine's time was taken by its host"
+        if self.loop_s > MOST_LOOP_S:
+            return f"a turn of the switches took up to {self.loop_s * 1000:.0f} ms"
+        saturated = self.queues.saturated_share
+        if saturated is not None and saturated < LEAST_SATURATED_SHARE:
+            return f"links that had work all the time carried {saturated:.0%} of their rate"
         return ""
 
     def notes(self) -> list[str]:
         """Sentences for the result, the load first and then what makes it unfaithful."""
         notes = [
             f"CPU: switches used {self.switch_cores:.2f} cores and waited {self.switch_wait_share:.0%} of the time "
-            f"they needed one, machine {self.machine_share:.0%} busy, {self.stolen_share:.0%} stolen"
+            f"they needed one, machine {self.machine_share:.0%} busy, {self.stolen_share:.0%} stolen; a turn of the "
+            f"switches took up to {self.loop_s * 1000:.0f} ms",
+            f"queues: {self.queues.dropped_packets} packets dropped, at most {self.queues.longest_bytes} bytes waiting"
+            + (
+                ", no link saturated"
+                if self.queues.saturated_share is None
+                else f", saturated links carried {self.queues.saturated_share:.0%} of their rate (median)"
+            ),
         ]
         if self.overload:
             notes.append(f"overloaded: {self.overload}")
@@ -48,16 +71,25 @@ class Load:
 
 
 class LoadWatch:
-    """Takes the CPU's counters now and again when stopped; ``switch_pids`` are the switch daemons'."""
+    """Takes the CPU's counters now and again when stopped, and watches loops and queues meanwhile.
 
-    def __init__(self, switch_pids: Sequence[int]) -> None:
-        self._pids = tuple(switch_pids)
+    ``switches`` maps the switch daemons' process ids to their control sockets; ``shapes`` and ``impaired`` are those of
+    :class:`emulator.queue_watch.QueueWatch`.
+    """
+
+    def __init__(
+        self, switches: Mapping[int, Path], shapes: Mapping[str, Shape], impaired: Collection[str] = ()
+    ) -> None:
+        self._pids = tuple(switches)
+        self._queues = QueueWatch(shapes, impaired)
+        self._loops = LoopProbe(list(switches.values()))
         self._started_s = time.monotonic()
         self._switches = [_scheduled_s(pid) for pid in self._pids]
         self._machine = psutil.cpu_times()
 
     def stop(self) -> Load:
         """Sum up what happened since this watch was made."""
+        loop_s, queues = self._loops.stop(), self._queues.stop()
         elapsed_s = max(1e-9, time.monotonic() - self._started_s)
         total_ran_s, wait_share = 0.0, 0.0
         for before, pid in zip(self._switches, self._pids, strict=True):
@@ -75,6 +107,8 @@ class LoadWatch:
             switch_wait_share=wait_share,
             machine_share=1 - idle_s / total_s if total_s else 0.0,
             stolen_share=stolen_s / total_s if total_s else 0.0,
+            loop_s=loop_s,
+            queues=queues,
         )
 
 

@@ -222,19 +222,17 @@ class OpenVSwitch:
 
     def trace(self, switch_id: str, flow: str) -> str:
         """What the switch would do with a packet, as ``ofproto/trace`` tells; raises OpenVSwitchError."""
-        process = self._switches[self._instance_of[switch_id]]
-        return self._run(
-            ["ovs-appctl", "-t", f"{self.directory}/ovs-vswitchd.{process.pid}.ctl", "ofproto/trace", switch_id, flow]
-        )
+        target = list(self.switch_sockets().values())[self._instance_of[switch_id]]
+        return self._run(["ovs-appctl", "-t", str(target), "ofproto/trace", switch_id, flow])
 
     def alive(self) -> bool:
         """Whether all daemons still run."""
         running = [*self._servers, *self._switches]
         return len(running) == 2 * self._instances and all(process.poll() is None for process in running)
 
-    def switch_pids(self) -> list[int]:
-        """Process ids of the switch daemons."""
-        return [process.pid for process in self._switches]
+    def switch_sockets(self) -> dict[int, Path]:
+        """Control sockets of the switch daemons, by process id."""
+        return {process.pid: self.directory / f"ovs-vswitchd.{process.pid}.ctl" for process in self._switches}
 
     def stop(self) -> None:
         """End all daemons; safe to call twice.

@@ -13,7 +13,6 @@ from emulator.emulation import Emulation
 from emulator.errors import EmulatorError
 from emulator.hops import trace_probes
 from emulator.live_run import run_live
-from emulator.load import LoadWatch
 from emulator.repair_probe import measure_absence, measure_repair
 from emulator.rule_walk import installed, three_paths
 from emulator.run_order import RunOrder
@@ -128,7 +127,7 @@ class ControlServer:
     def _lease(self, _request: dict[str, Any], progress: Report, cancelled: threading.Event) -> Any:
         """Leave the traffic to a client until it hangs up: it is told the descriptors of the GPUs' namespaces."""
         with self._alone():
-            watch = LoadWatch(self._emulation.ovs.switch_pids())
+            watch = self._emulation.watch_load()
             progress(self._emulation.devices.namespaces)
             cancelled.wait()
             overload = watch.stop().overload

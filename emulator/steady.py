@@ -19,7 +19,7 @@ from topologies.model import Gpu
 SETTLE_S = 1.0
 """From the start of the last flow to the start of the window."""
 
-START_S = 0.15
+START_S = 0.1
 """What starting one flow may take."""
 
 CONNECT_TIMEOUT_S = 30.0
