@@ -49,3 +49,9 @@ class NoSuchResultError(RailbedError):
     """No result of that name is stored."""
 
     exit_code = 2
+
+
+class UnknownExperimentError(RailbedError, ValueError):
+    """No scenario file and no experiment of the catalogue has that name."""
+
+    exit_code = 2

@@ -13,7 +13,7 @@ from typing import Any
 
 from topologies.builders import build
 from topologies.model import Fabric
-from workloads.bandwidth import bandwidth
+from workloads.bandwidth import BUS_FACTORS, bandwidth
 from workloads.failures import FailureKind, LinkFailure
 from workloads.records import EventKind, RunRecord, TransferStatus
 
@@ -223,8 +223,10 @@ def analyse(
     schedule = record.schedule
     duration_s = completion_s(record)
     real_s = None if duration_s is None else record.scale.real_s(duration_s)
-    rates = None if not real_s else bandwidth(schedule.collective, schedule.group_size, schedule.size_bytes, real_s)
-    formula = bandwidth(schedule.collective, schedule.group_size, schedule.size_bytes, 1.0).formula
+    of = schedule.collective, schedule.group_size, schedule.size_bytes
+    has_bandwidth = schedule.collective in BUS_FACTORS  # an iteration has none
+    rates = bandwidth(*of, real_s) if has_bandwidth and real_s else None
+    formula = bandwidth(*of, 1.0).formula if has_bandwidth else ""
     return Outcome(
         fabric=label,
         collective=schedule.name,

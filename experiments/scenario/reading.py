@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -124,7 +125,9 @@ def _checked(
     path: Path, data: Any, lines: Lines, problems: list[Problem], settings: tuple[Setting, ...] = ()
 ) -> Scenario:
     if not isinstance(data, dict):
-        raise ScenarioError(str(path), [*problems, Problem(1, "", "a scenario is a mapping of keys like 'fabrics:'")])
+        raise ScenarioError(
+            str(path), [*problems, Problem(lines.get((), 1), "", "a scenario is a mapping of keys like 'fabrics:'")]
+        )
     data, unset = set_values(data, settings)
     problems = [*problems, *unset]
     prefix: KeyPath = ()
@@ -142,7 +145,7 @@ def _checked(
         if loc[-2:-1] == ("size",) and _in_file(loc, prefix) not in lines:
             loc = loc[:-1]  # a single size is a list of one in the model
         key = key_text(_in_file(loc, prefix))
-        is_set = any(key == given or key.startswith(f"{given}.") for given, _ in settings)
+        is_set = any(_within(key, given) or _within(given, key) for given, _ in settings)
         return Problem(0 if is_set else _line(loc, lines, prefix), key, str(text))
 
     try:
@@ -155,6 +158,12 @@ def _checked(
             return scenario
     problems.sort(key=lambda problem: problem.line)
     raise ScenarioError(str(path), problems)
+
+
+def _within(key: str, other: str) -> bool:
+    """Whether ``key`` is ``other`` or below it, whichever entries of lists are meant."""
+    inner, outer = (re.sub(r"\[\d+\]", "", one).replace("fabrics", "fabric").split(".") for one in (key, other))
+    return inner[: len(outer)] == outer
 
 
 def _without_tags(loc: KeyPath) -> KeyPath:
