@@ -94,20 +94,11 @@ def plan(scenario: Scenario, repair_delay_s: float = REPAIR_DELAY_S) -> tuple[Pl
             free_s = _collision_free_s(fabric, schedule, router, scale)
             healthy.append(
                 PlannedRun(
-                    label,
-                    fabric,
-                    policy,
-                    bfd,
-                    scale,
-                    schedule,
-                    (),
-                    predicted,
-                    free_s,
-                    {},
-                    engine,
-                    OnFailure(scenario.on_failure),
+                    label=label, fabric=fabric, policy=policy, bfd=bfd, scale=scale, schedule=schedule, failures=(),
+                    predicted=predicted, collision_free_s=free_s, detours={}, engine=engine,
+                    on_failure=OnFailure(scenario.on_failure),
                 )
-            )
+            )  # fmt: skip
         runs.extend(healthy)
         if scenario.failures_on(label):
             runs.extend(_with_failures(scenario, run, router, repair_delay_s) for run in healthy)
