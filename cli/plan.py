@@ -32,7 +32,7 @@ def command(scenario: str, settings: tuple[str, ...], backend: str | None, show_
     from experiments.plan import plan
     from experiments.preview import preview_rules, preview_run
 
-    loaded = loaded_scenario(scenario, settings, backend)
+    loaded = loaded_scenario(scenario, settings, backend=backend)
     runs = plan(loaded)
     previews = [preview_run(run) for run in runs]
     rules = preview_rules(runs)

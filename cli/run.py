@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,25 +16,18 @@ from cli.fabrics import need_root
 from cli.output import Progress, json_option, print_json, progress
 from cli.reference_table import run_reference
 from cli.results_table import print_results, results_option
+from cli.scenarios import loaded_scenario, set_option
 
 if TYPE_CHECKING:
     from experiments.plan import Backend
     from experiments.run import Results
     from experiments.scenario import Scenario
-
-
-class ScenarioOrName(click.Path):
-    """A file that exists, or the name of a reference experiment, which is passed on as text."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The value as a path, or as text where it is a name."""
-        from experiments.reference.registry import is_reference
-
-        return value if is_reference(str(value)) else super().convert(value, param, ctx)
+    from experiments.verdicts import Verdict
 
 
 @click.command("run")
-@click.argument("scenario", required=False, type=ScenarioOrName(exists=True, dir_okay=False, path_type=Path))
+@click.argument("scenario", required=False)
+@set_option
 @click.option(
     "--backend",
     type=click.Choice(["emulator", "simulator"]),
@@ -46,27 +39,34 @@ class ScenarioOrName(click.Path):
     help="What replays the traffic on live fabrics.  [default: what the scenario says, else what suits each schedule]",
 )
 @click.option("--repetitions", type=click.IntRange(1, 1000), help="How often each live run is made.")
+@click.option(
+    "--check", is_flag=True, help="Hold the results against the scenario's expected values; else exit code 1."
+)
 @click.option("--resume", metavar="RESULT", help="Make the runs that an interrupted result lacks.")
 @click.option("--no-report", is_flag=True, help="Draw neither figures nor report.")
 @results_option
 @json_option
 def command(
-    scenario: Path | str | None,
+    scenario: str | None,
+    settings: tuple[str, ...],
     backend: str | None,
     engine: str | None,
     repetitions: int | None,
+    check: bool,
     resume: str | None,
     no_report: bool,
     results_root: Path,
     as_json: bool,
 ) -> int:
-    """Run the SCENARIO file: its workload on its fabrics, healthy and with its failures.
+    """Run a SCENARIO, a file or an experiment of the catalogue by name: its workload, healthy and with its failures.
 
     Prints the table and writes results, figures and a report. Ctrl-C keeps what was measured. Exit code 1 if a transfer
     was not made in full. R1 to R9 in place of a file make one table of the papers' numbers, paper-tables all of them,
     on the simulator.
     """
-    if isinstance(scenario, str):
+    from experiments.reference.registry import is_reference
+
+    if scenario is not None and is_reference(scenario):
         if backend == "emulator":
             raise click.BadParameter(f"{scenario} runs on the simulator only", param_hint="'--backend'")
         return run_reference(scenario, results_root, as_json)
@@ -76,25 +76,43 @@ def command(
             raise click.UsageError("give either a SCENARIO or --resume, not both: a result knows its scenario")
         results = _resume(resume, results_root, not no_report)
     else:
-        loaded = _loaded(scenario, backend=backend, engine=engine, repetitions=repetitions)
+        loaded = _loaded(scenario, settings, backend=backend, engine=engine, repetitions=repetitions)
         results = _run(loaded, results_root, not no_report)
+    found = _verdicts(results) if check else ()
     if as_json:
-        print_json({"folder": results.folder, "summary": json.loads((results.folder / "summary.json").read_text())})
+        summary = json.loads((results.folder / "summary.json").read_text())
+        checked = {"check": [verdict.to_dict() for verdict in found]} if check else {}
+        print_json({"folder": results.folder, "summary": summary, **checked})
     else:
         print_results(results)
-    return 0 if results.complete else 1
+        for verdict in found:
+            click.echo(verdict.sentence)
+    return 0 if results.complete and all(verdict.ok for verdict in found) else 1
 
 
 def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _loaded(scenario: Path | None, **given: object) -> Scenario:
-    from experiments.scenario import load_scenario
-
+def _loaded(scenario: str | None, settings: Sequence[str], **given: object) -> Scenario:
     if scenario is None:
-        raise click.UsageError("give the SCENARIO file to run, or --resume RESULT")
-    return load_scenario(scenario, [(key, value) for key, value in given.items() if value is not None])
+        raise click.UsageError("give the SCENARIO to run, or --resume RESULT")
+    return loaded_scenario(scenario, settings, **given)
+
+
+def _verdicts(results: Results) -> tuple[Verdict, ...]:
+    """What became of the expected values of the scenario as run; a scenario without any cannot be checked."""
+    from experiments.errors import NothingExpectedError
+    from experiments.stored import read_result
+    from experiments.verdicts import verdicts
+
+    scenario = read_result(results.folder).scenario()
+    found = verdicts(scenario, results.outcomes)
+    if not found:
+        raise NothingExpectedError(
+            f"--check: the scenario '{scenario.name}' expects nothing of the {scenario.backend}; add 'expect'"
+        )
+    return found
 
 
 def _run(scenario: Scenario, results_root: Path, report: bool) -> Results:

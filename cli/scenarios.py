@@ -21,12 +21,14 @@ set_option = click.option(
 )
 
 
-def loaded_scenario(name_or_path: str, settings: Sequence[str], backend: str | None = None) -> Scenario:
-    """The scenario of that name or path with ``settings`` in place; raises ScenarioError, UnknownExperimentError."""
+def loaded_scenario(name_or_path: str, settings: Sequence[str], **options: object) -> Scenario:
+    """The scenario of that name or path with ``settings`` in place, and the options that were given (not None).
+
+    Raises ScenarioError and UnknownExperimentError.
+    """
     from experiments.catalogue import find_scenario
     from experiments.scenario import parse_setting
 
     given = [parse_setting(text) for text in settings]
-    if backend is not None:
-        given.append(("backend", backend))
+    given += [(key, value) for key, value in options.items() if value is not None]
     return find_scenario(name_or_path, tuple(given))

@@ -55,3 +55,9 @@ class UnknownExperimentError(RailbedError, ValueError):
     """No scenario file and no experiment of the catalogue has that name."""
 
     exit_code = 2
+
+
+class NothingExpectedError(RailbedError, ValueError):
+    """A scenario is to be held against expected values, but has none."""
+
+    exit_code = 2

@@ -87,3 +87,32 @@ def test_a_reference_experiment_prints_a_table_and_runs_on_the_simulator_only(
     code, out, err = run(capsys, "run", "R7", "--backend", "emulator")
     assert (code, out) == (2, "")
     assert "R7 runs on the simulator only" in err
+
+
+def test_an_experiment_by_name_held_against_what_it_expects(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["run", "failure-nic", "--backend", "simulator", "--check", "--no-report", "--results", tmp_path]
+    code, out, err = run(capsys, *words)
+    assert (code, err) == (0, "")
+    assert out.count("as expected: ") == 3
+    assert "slowdown of rail-only: 0.5 +- 0.001; measured 0.5" in out
+    code, out, err = run(capsys, *words, "--set", "failures.at=20%")
+    assert (code, err) == (1, "")
+    assert "NOT as expected: slowdown of rail-only: 0.5 +- 0.001; measured 0.8" in out
+    code, out, err = run(capsys, *words, "--json")
+    assert code == 0
+    assert [verdict["ok"] for verdict in json.loads(out)["check"]] == [True, True, True]
+
+
+def test_what_is_wrong_with_the_words(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    scenario = tmp_path / "small.yaml"
+    scenario.write_text(SCENARIO.format(backend="simulator"))
+    for words, told in (
+        (["run", "failure-nci"], "did you mean 'failure-nic'?"),
+        (["run", tmp_path / "smal.yaml"], "did you mean"),
+        (["run", scenario, "--set", "repetition=3"], "repetition: unknown key: did you mean 'repetitions'?"),
+        (["run", scenario, "--set", "fabrics.domains"], "expected KEY=VALUE"),
+        (["run", scenario, "--check", "--results", tmp_path / "out"], "expects nothing of the simulator"),
+    ):
+        code, out, err = run(capsys, *words)
+        assert (code, out) == (2, "")
+        assert told in err
