@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from cli.fabrics import need_root
 from cli.output import Progress, json_option, print_json, progress
@@ -77,7 +78,10 @@ def command(
         results = _resume(resume, results_root, not no_report)
     else:
         loaded = _loaded(scenario, settings, backend=backend, engine=engine, repetitions=repetitions)
-        results = _run(loaded, results_root, not no_report)
+        check = check or loaded.check
+        if click.get_current_context().get_parameter_source("results_root") is ParameterSource.DEFAULT:
+            results_root = Path(loaded.results)
+        results = _run(loaded, results_root, loaded.report and not no_report)
     found = _verdicts(results) if check else ()
     if as_json:
         summary = json.loads((results.folder / "summary.json").read_text())
@@ -144,7 +148,8 @@ def _backend(scenario: Scenario) -> Iterator[tuple[Backend, Progress, Callable[[
             yield simulator_backend, show, dict
         return
     need_root("run")
-    from experiments.emulated import emulator_backend
+    from experiments.emulated import check_essential, emulator_backend
 
+    check_essential(scenario)
     with progress() as show, emulator_backend(show) as live:
         yield live, show, live.provenance_now

@@ -37,9 +37,9 @@ def run_live(
     replay = _replay(emulation, order, engine, progress, cancelled)
     try:
         events_before = len(emulation.controller.events)
-        probe = _start_probe(emulation, failures)
+        probe = _start_probe(emulation, failures) if order.probe else None
         watch = emulation.watch_load(_impaired(emulation, failures))
-        sampler = LinkSampler(emulation.fabric)
+        sampler = LinkSampler(emulation.fabric, order.sample_s)
         start_s = time.monotonic()
         publish({"event": "run-start", "name": schedule.name, "engine": engine.value, "start_s": start_s,
                  "transfers": len(schedule.transfers), "links": list(sampler.link_ids)})  # fmt: skip

@@ -29,6 +29,7 @@ from emulator.locks import exclusive
 from emulator.openvswitch import check_tools
 from emulator.run_order import GIVE_UP_S, RunOrder
 from emulator.rundir import RUN_ROOT, FabricState, RunDir, check_name, known_names
+from emulator.sampler import DEFAULT_INTERVAL_S
 from emulator.wire import messages, raise_error, record_from_dict, send
 from topologies.addresses import check_addressable
 from topologies.builders import build
@@ -174,13 +175,17 @@ class RunningFabric:
         engine: Engine | None = None,
         on_failure: OnFailure = OnFailure.CONTINUE,
         give_up_s: float = GIVE_UP_S,
+        sample_s: float = DEFAULT_INTERVAL_S,
+        probe: bool = True,
     ) -> RunRecord:
         """Replay a schedule while links fail as planned; ``progress`` is told the share done.
 
         ``engine`` None is the one that suits the schedule. ``on_failure`` says what becomes of the rest when a transfer
-        fails; the agent gives one up of which no byte arrives for ``give_up_s``. Ctrl-C cancels it on the fabric too.
+        fails; the agent gives one up of which no byte arrives for ``give_up_s``. Links are sampled every ``sample_s``;
+        ``probe`` says whether a stream of datagrams watches the first failing link. Ctrl-C cancels the run on the
+        fabric too.
         """
-        order = RunOrder(schedule, tuple(failures), seed, engine, on_failure, give_up_s)
+        order = RunOrder(schedule, tuple(failures), seed, engine, on_failure, give_up_s, sample_s, probe)
         request = {"verb": "run", "order": order.to_dict()}
         return record_from_dict(self._request(request, progress))
 

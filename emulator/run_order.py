@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator.engines import Engine
+from emulator.sampler import DEFAULT_INTERVAL_S
 from workloads.failures import LinkFailure
 from workloads.frontier import OnFailure
 from workloads.schedule import Schedule
@@ -18,7 +19,8 @@ GIVE_UP_S = 15.0
 class RunOrder:
     """What to run. ``engine`` None is the one that suits the schedule.
 
-    ``give_up_s`` is for the agent: a transfer of which no byte arrives for so long has failed.
+    ``give_up_s`` is for the agent: a transfer of which no byte arrives for so long has failed. Links are sampled every
+    ``sample_s`` seconds; ``probe`` says whether a stream of datagrams watches the first failing link.
     """
 
     schedule: Schedule
@@ -27,6 +29,8 @@ class RunOrder:
     engine: Engine | None = None
     on_failure: OnFailure = OnFailure.CONTINUE
     give_up_s: float = GIVE_UP_S
+    sample_s: float = DEFAULT_INTERVAL_S
+    probe: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready form that :meth:`from_dict` reads back."""
@@ -37,6 +41,8 @@ class RunOrder:
             "engine": self.engine.value if self.engine else None,
             "on_failure": self.on_failure.value,
             "give_up_s": self.give_up_s,
+            "sample_s": self.sample_s,
+            "probe": self.probe,
         }
 
     @classmethod
@@ -49,4 +55,6 @@ class RunOrder:
             Engine(data["engine"]) if data["engine"] else None,
             OnFailure(data["on_failure"]),
             data["give_up_s"],
+            data["sample_s"],
+            data["probe"],
         )

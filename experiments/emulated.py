@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from emulator import manager
+from emulator.capabilities import probe
 from emulator.errors import NoSuchFabricError
 from experiments.plan import PlannedRun
 from experiments.run import Progress
+from experiments.scenario import Scenario
+from topologies.capabilities import missing
 from topologies.errors import RailbedError
 from workloads.records import RunRecord
+
+
+def check_essential(scenario: Scenario) -> None:
+    """Raise MissingCapabilityError if this machine lacks what the scenario calls essential."""
+    if scenario.essential:
+        missing(probe(), (), scenario.essential).refuse()
+
+
+def marked(record: RunRecord, run: PlannedRun, held: Collection[str]) -> RunRecord:
+    """``record`` with the failures as planned, marked where a machine that has ``held`` could not emulate all of it."""
+    notes = missing(held, run.wanted).notes
+    faithful = record.faithful and not notes
+    return replace(record, failures=run.failures, notes=(*record.notes, *notes), faithful=faithful)
 
 
 class EmulatorBackend:
@@ -29,14 +46,18 @@ class EmulatorBackend:
 
         A fabric on which a run went wrong is taken down: the next run gets a new one.
         """
+        lacking = missing(probe(), run.wanted).others
+        failures = [failure for failure in run.failures if failure.kind.value not in lacking]
         try:
             standing = self._standing(run)
-            return standing.run(
-                run.schedule, run.failures, seed, progress, engine=run.engine, on_failure=run.on_failure
-            )
+            record = standing.run(
+                run.schedule, failures, seed, progress, engine=run.engine, on_failure=run.on_failure,
+                give_up_s=run.measure.give_up, sample_s=run.measure.sample_interval, probe=run.measure.probe,
+            )  # fmt: skip
         except RailbedError:
             self.close()
             raise
+        return marked(record, run, probe())
 
     def _standing(self, run: PlannedRun) -> manager.RunningFabric:
         wanted = (run.fabric.spec, run.scale, run.policy, run.bfd)

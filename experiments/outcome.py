@@ -180,7 +180,7 @@ def _outage(record: RunRecord, failure: LinkFailure, detour_ids: Sequence[str]) 
 
     def first(kind: EventKind, since_s: float) -> float | None:
         times = [event.t_s for event in record.events
-                 if event.kind is kind and event.subject == link_id and event.t_s >= since_s]  # fmt: skip
+                 if event.kind is kind and link_id in event.subject.split(",") and event.t_s >= since_s]  # fmt: skip
         return min(times, default=None)
 
     down_s = first(begins, max(0.0, failure.at_s - EARLY_S))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from controller.policy import RoutingPolicy
 from emulator.engines import Engine, engine_for, start_delay_s
 from experiments.outcome import completion_s
 from experiments.scenario import EMULATOR, Scenario
+from experiments.scenario.model import MeasureSection
 from simulator.fluid import REPAIR_DELAY_S, simulate
 from simulator.paths import Router, detour_links
 from simulator.routes import controller_router
+from topologies.capabilities import Capability
 from topologies.model import Fabric, LinkKind
 from topologies.scale import Scale
-from workloads.failures import LinkFailure
+from workloads.failures import FailureKind, LinkFailure
 from workloads.frontier import OnFailure
 from workloads.records import RunRecord
 from workloads.schedule import Schedule
@@ -44,6 +46,17 @@ class PlannedRun:
     detours: Mapping[str, tuple[str, ...]]
     engine: Engine | None = None
     on_failure: OnFailure = OnFailure.CONTINUE
+    measure: MeasureSection = field(default_factory=MeasureSection)
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Capabilities of a machine that the run makes use of."""
+        kinds = [kind.value for kind in (FailureKind.DELAY, FailureKind.LOSS) if kind in self._failure_kinds]
+        return (*kinds, Capability.FAST_FAILOVER.value) if self.policy.local_repair else tuple(kinds)
+
+    @property
+    def _failure_kinds(self) -> set[FailureKind]:
+        return {failure.kind for failure in self.failures}
 
     @property
     def start_delay_s(self) -> float:
@@ -96,7 +109,7 @@ def plan(scenario: Scenario, repair_delay_s: float = REPAIR_DELAY_S) -> tuple[Pl
                 PlannedRun(
                     label=label, fabric=fabric, policy=policy, bfd=bfd, scale=scale, schedule=schedule, failures=(),
                     predicted=predicted, collision_free_s=free_s, detours={}, engine=engine,
-                    on_failure=OnFailure(scenario.on_failure),
+                    on_failure=OnFailure(scenario.on_failure), measure=scenario.measure,
                 )
             )  # fmt: skip
         runs.extend(healthy)

@@ -11,7 +11,7 @@ from controller.policy import RoutingPolicy
 from experiments.scenario.expectations import ExpectSection
 from experiments.scenario.fabrics import FabricSection, RoutingSection, ScaleSection
 from experiments.scenario.failures import FailureSection
-from experiments.scenario.fields import FROM_LIST, NOT_EMPTY, Section
+from experiments.scenario.fields import FROM_LIST, NOT_EMPTY, Duration, Section
 from experiments.scenario.workloads import WorkloadEntry
 from topologies.builders import build
 from topologies.capabilities import check_capability
@@ -26,6 +26,17 @@ SIMULATOR: Final = "simulator"
 MOST_REPETITIONS = 1000
 
 CapabilityName = Annotated[str, BeforeValidator(lambda value: check_capability(str(value)))]
+
+
+class MeasureSection(Section):
+    """What is measured on live fabrics beside the transfers."""
+
+    sample_interval: Duration = Field(default=0.2, ge=0.02, le=60)
+    """How often the counters of all links are read."""
+    probe: bool = True
+    """Whether a stream of datagrams watches the first failing NIC link or NVLink."""
+    give_up: Duration = 15.0
+    """The agent calls a transfer failed of which no byte arrives for so long."""
 
 
 class Scenario(Section):
@@ -50,6 +61,13 @@ class Scenario(Section):
     """What replays the traffic on live hosts; not given, it is what suits each schedule."""
     on_failure: Literal["continue", "stop"] = "continue"
     """What becomes of what does not wait for a transfer that failed."""
+    measure: MeasureSection = MeasureSection()
+    report: bool = True
+    """Whether figures and a report are drawn at the end."""
+    check: bool = False
+    """Whether the results are held against the expected values at the end."""
+    results: str = "results"
+    """Folder that the results are written below, from where the command is run."""
     repetitions: int = Field(default=1, ge=1, le=MOST_REPETITIONS)
     """How often every run is made."""
     seed: int = Field(default=0, ge=0)
@@ -91,12 +109,6 @@ class Scenario(Section):
     def failures_on(self, label: str) -> tuple[FailureSection, ...]:
         """What fails on the fabric of that name."""
         return tuple(section for section in self.failures if section.on(label))
-
-    @property
-    def capabilities(self) -> tuple[str, ...]:
-        """Capabilities that the failures need."""
-        needed = [section.kind for section in self.failures if section.kind in ("delay", "loss")]
-        return tuple(dict.fromkeys(needed))
 
     def to_yaml(self) -> str:
         """The scenario with every default filled in, as a file that :func:`load_scenario` reads back."""

@@ -17,7 +17,7 @@ from experiments.scenario.expectations import ExpectSection, Versus
 from experiments.scenario.fabrics import FabricSection, RoutingSection, ScaleSection
 from experiments.scenario.failures import FailureSection
 from experiments.scenario.fields import Section
-from experiments.scenario.model import Scenario
+from experiments.scenario.model import MeasureSection, Scenario
 from experiments.scenario.workloads import SECTIONS, LoadSection, PlanSection
 from experiments.yaml_lines import KeyPath, Lines, key_text, parse_yaml, read_yaml
 from topologies.near import did_you_mean
@@ -111,6 +111,7 @@ _SECTIONS: dict[str, type[Section]] = {
     "fabric": FabricSection,
     "scale": ScaleSection,
     "routing": RoutingSection,
+    "measure": MeasureSection,
     "plan": PlanSection,
     "load": LoadSection,
     "failures": FailureSection,

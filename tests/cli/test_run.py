@@ -103,6 +103,21 @@ def test_an_experiment_by_name_held_against_what_it_expects(capsys: pytest.Captu
     assert [verdict["ok"] for verdict in json.loads(out)["check"]] == [True, True, True]
 
 
+def test_every_flag_has_a_key(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    keys = ["check=true", "report=false", "results=elsewhere", "backend=simulator", "engine=agent", "repetitions=2"]
+    words = [word for key in keys for word in ("--set", key)]
+    code, out, _ = run(capsys, "run", "failure-nic", *words)
+    assert code == 0
+    assert out.count("as expected: ") == 3
+    (folder,) = (tmp_path / "elsewhere").iterdir()
+    assert not (folder / "report.html").exists()
+    code, out, _ = run(capsys, "run", "failure-nic", *words, "--results", "given")
+    assert len(list((tmp_path / "given").iterdir())) == 1
+
+
 def test_what_is_wrong_with_the_words(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     scenario = tmp_path / "small.yaml"
     scenario.write_text(SCENARIO.format(backend="simulator"))

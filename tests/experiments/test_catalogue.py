@@ -5,7 +5,8 @@ import pytest
 from cli.main import main
 from experiments.catalogue import FOLDER, LARGEST_EMULATED, NAMES, entries, find_scenario, scenario_path
 from experiments.errors import UnknownExperimentError
-from experiments.plan import plan
+from experiments.plan import plan, simulator_backend
+from experiments.run import run_scenario
 from experiments.verdicts import unexpected, verdicts
 from tests.experiments.cases import made
 
@@ -68,3 +69,16 @@ def test_the_list_and_one_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert "moe-forwarding" in told.out
     assert "question: >-" in told.out
     assert "did you mean 'parity'" in told.err
+
+
+@pytest.mark.parametrize("name", ["silent-failure", "moe-forwarding"])
+def test_the_same_seed_gives_the_same_bytes_on_the_simulator(name: str, tmp_path: Path) -> None:
+    scenario = find_scenario(name, SIMULATED)
+    first, second = (
+        run_scenario(scenario, simulator_backend, lambda stage, share: None, results_root=tmp_path, report=False).folder
+        for _ in range(2)
+    )
+    files = [path.relative_to(first) for path in sorted(first.rglob("*")) if path.is_file()]
+    assert [path.relative_to(second) for path in sorted(second.rglob("*")) if path.is_file()] == files
+    different = [file.name for file in files if (first / file).read_bytes() != (second / file).read_bytes()]
+    assert set(different) <= {"provenance.json", "journal.jsonl"}  # the moment, and how long it took
