@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from cli.files import check_matrix, matrix_option, write_json_file, write_matrix
 from cli.output import json_option, print_json, progress, table
 
 if TYPE_CHECKING:
@@ -48,6 +48,14 @@ def _size(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
 @click.option(
     "--unknown-size", metavar="SIZE", callback=_size, help="Size (64MiB) of operations whose size is not in the files."
 )
+@matrix_option
+@click.option(
+    "--domain-size",
+    default=8,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="GPUs of an HB domain, for --matrix.",
+)
 @click.option("--any-count", is_flag=True, help="Read a workload whose stated number of rows is wrong.")
 @json_option
 def command(
@@ -56,6 +64,8 @@ def command(
     gpus: int | None,
     strict: bool,
     unknown_size: int | None,
+    matrix: Path | None,
+    domain_size: int,
     any_count: bool,
     as_json: bool,
 ) -> None:
@@ -69,22 +79,29 @@ def command(
     from topologies.importers.reading import FabricReading
     from workloads.importers.model import Workload
     from workloads.importers.registry import Options, import_files
+    from workloads.operations_file import operations_to_dict
 
+    check_matrix(matrix)
     with progress() as show:
         found = import_files(files, Options(gpus, strict, any_count), lambda share: show("reading", share))
         if isinstance(found, Workload):
             expansion = None
-            if output is not None:
+            if output is not None or matrix is not None:
                 show("making the schedule")
                 expansion = _expanded(found, gpus, unknown_size, strict)
-                _write(output, expansion.schedule.to_dict())
+            if output is not None and expansion is not None:
+                write_json_file(output, operations_to_dict(expansion.operations))
+            if matrix is not None and expansion is not None:
+                write_matrix(matrix, expansion.operations, domain_size)
+        elif matrix is not None:
+            raise ImportFileError(f"{files[0].name} is no workload, so there is nobody to draw in {matrix}")
         elif isinstance(found, FabricReading):
             if output is not None:
                 if found.spec is None:
                     raise ImportFileError(
                         f"{found.file} does not tell enough for a fabric that can be built, so {output} is not written"
                     )
-                _write(output, found.spec.to_dict())
+                write_json_file(output, found.spec.to_dict())
         elif output is not None:
             raise ImportFileError(
                 f"{files[0].name} is an nccl-tests log, a measurement and no workload, so there is no schedule to write"
@@ -108,16 +125,6 @@ def _expanded(workload: Workload, gpus: int | None, unknown_size: int | None, st
     return expansion
 
 
-def _write(path: Path, content: dict[str, Any]) -> None:
-    from experiments.files import write_atomically
-    from topologies.importers.errors import ImportFileError
-
-    try:
-        write_atomically(path, json.dumps(content).encode())
-    except OSError as error:
-        raise ImportFileError(f"{path} cannot be written: {error.strerror}; choose another file") from None
-
-
 def _show_workload(workload: Workload, expansion: Expansion | None, output: Path | None, as_json: bool) -> None:
     report = workload.report
     if as_json:
@@ -125,9 +132,9 @@ def _show_workload(workload: Workload, expansion: Expansion | None, output: Path
         if expansion is not None:
             written = {
                 "file": output,
-                "operations": expansion.operations,
-                "transfers": len(expansion.schedule.transfers),
-                "total_bytes": expansion.schedule.total_bytes,
+                "operations": expansion.used,
+                "transfers": expansion.operations.transfer_count,
+                "total_bytes": expansion.operations.sent_bytes,
                 "left_out": expansion.left_out,
                 "notes": expansion.notes,
             }
@@ -147,10 +154,10 @@ def _show_workload(workload: Workload, expansion: Expansion | None, output: Path
     _listed("assumed", report.rules)
     _listed("warning", report.warnings)
     if expansion is not None:
-        schedule = expansion.schedule
+        made = expansion.operations
         click.echo(
-            f"\nschedule: {output}: {len(schedule.transfers)} transfers of {expansion.operations} operations, "
-            f"{_bytes(schedule.total_bytes)}"
+            f"\nschedule: {output or 'not written'}: {made.transfer_count} transfers of {expansion.used} operations, "
+            f"{_bytes(made.sent_bytes)}"
         )
         for reason, count in expansion.left_out.items():
             click.echo(f"  not in it: {count} x {reason}")

@@ -25,6 +25,8 @@ REDUCE_SCATTER = "reduce-scatter"
 BROADCAST = "broadcast"
 REDUCE = "reduce"
 ALL_TO_ALL = "all-to-all"
+GATHER = "gather"
+SCATTER = "scatter"
 SEND_RECV = "send-recv"
 
 RING = "ring"
@@ -373,6 +375,18 @@ def _rail_first_all_to_all(plan: _Plan, n: int, local: int) -> None:
             plan.send(src, dst, range(rail * n + dst, n * n, local * n), in_turn=True)
 
 
+def _direct_gather(plan: _Plan, n: int, local: int) -> None:
+    plan.stage(GATHER)
+    for src in range(1, n):
+        plan.send(src, 0, _one(src))
+
+
+def _direct_scatter(plan: _Plan, n: int, local: int) -> None:
+    plan.stage(SCATTER)
+    for dst in range(1, n):
+        plan.send(0, dst, _one(dst))
+
+
 def _send_recv(plan: _Plan, n: int, local: int) -> None:
     plan.stage(SEND_RECV)
     plan.send(0, 1, _one(0))
@@ -436,6 +450,8 @@ ALGORITHMS: dict[str, dict[str, Algorithm]] = {
             _rail_first_all_to_all, _pairs, "two-phase, rail first, shifted phases", needs_local=True
         ),
     },
+    GATHER: {DIRECT: Algorithm(_direct_gather, _n, "direct")},
+    SCATTER: {DIRECT: Algorithm(_direct_scatter, _n, "direct")},
     SEND_RECV: {DIRECT: Algorithm(_send_recv, _whole, "direct")},
 }
 """By collective, the algorithms that make it; the first is the default. The root of a rooted one is position 0."""
@@ -447,6 +463,8 @@ SIZE_MEANINGS: dict[str, str] = {
     BROADCAST: "buffer of the root",
     REDUCE: "buffer that every rank holds",
     ALL_TO_ALL: "send buffer of one rank; each rank sends 1/n of it to each of the n-1 others and keeps 1/n",
+    GATHER: "receive buffer of the root, n parts; it keeps its own",
+    SCATTER: "send buffer of the root, n parts; it keeps its own",
     SEND_RECV: "buffer that is sent",
 }
 """What the size of a collective is, as nccl-tests counts it."""

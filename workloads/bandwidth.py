@@ -32,6 +32,8 @@ BUS_FACTORS: dict[str, BusFactor] = {
     "all-to-all": BusFactor(lambda n: (n - 1) / n, _SHARE, "send buffer of each rank (n parts)"),
     "broadcast": BusFactor(lambda n: 1.0, "1", "buffer of the root"),
     "reduce": BusFactor(lambda n: 1.0, "1", "buffer of each rank"),
+    "gather": BusFactor(lambda n: (n - 1) / n, _SHARE, "receive buffer of the root (n parts)"),
+    "scatter": BusFactor(lambda n: (n - 1) / n, _SHARE, "send buffer of the root (n parts)"),
     "send-recv": BusFactor(lambda n: 1.0, "1", "buffer that is sent"),
 }
 

@@ -17,8 +17,10 @@ from workloads.algorithms import (
     BROADCAST,
     BULK,
     DIRECT,
+    GATHER,
     REDUCE,
     REDUCE_SCATTER,
+    SCATTER,
     SEND_RECV,
     SIZE_MEANINGS,
     STEPWISE,
@@ -154,6 +156,16 @@ def uneven_all_to_all(
     return _schedule(name, ALL_TO_ALL, algorithm, form, groups, made, size_bytes, meaning, ranks, seed)
 
 
+def gather(groups: Groups, size_bytes: int, ranks: int, *, name: str = GATHER, seed: int = 0) -> Schedule:
+    """Gather into a buffer of ``size_bytes`` at the first member: every other one sends its n-th, at the same time."""
+    return collective(GATHER, groups, size_bytes, ranks, name=name, seed=seed)
+
+
+def scatter(groups: Groups, size_bytes: int, ranks: int, *, name: str = SCATTER, seed: int = 0) -> Schedule:
+    """Scatter of a buffer of ``size_bytes`` at the first member: it sends every other one its n-th."""
+    return collective(SCATTER, groups, size_bytes, ranks, name=name, seed=seed)
+
+
 def send_recv(groups: Groups, size_bytes: int, ranks: int, *, name: str = SEND_RECV, seed: int = 0) -> Schedule:
     """``size_bytes`` from the first to the second member of every group; raises CollectiveError for other groups."""
     return collective(SEND_RECV, groups, size_bytes, ranks, name=name, seed=seed)
@@ -206,6 +218,8 @@ COLLECTIVES: dict[str, Callable[..., Schedule]] = {
     BROADCAST: ring_broadcast,
     REDUCE: ring_reduce,
     ALL_TO_ALL: all_to_all,
+    GATHER: gather,
+    SCATTER: scatter,
 }
 """By name, the collective over any groups in its default algorithm; the first member is the root where there is one."""
 

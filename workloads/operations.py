@@ -12,57 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
-from math import prod
 
 from workloads.algorithms import BULK, Flows, flows, uneven_flows
 from workloads.errors import ScheduleError
+from workloads.families import AnyFamily
 from workloads.schedule import Computation, Schedule, Tag, Transfer
 
 MAX_TRANSFERS = 5_000_000
 """Transfers up to which a whole schedule is made; it takes 0.3 to 0.5 GB a million."""
-
-Axis = tuple[int, int]
-"""How many, and how many ranks apart."""
-
-
-@dataclass(frozen=True)
-class Family:
-    """Equal groups of ranks that lie on a grid.
-
-    ``inside`` are the axes within a group and ``between`` those from group to group, the last one running fastest;
-    ``first`` is the first rank of the first group. A negative distance runs backwards.
-    """
-
-    name: str
-    inside: tuple[Axis, ...]
-    between: tuple[Axis, ...] = ()
-    first: int = 0
-
-    @property
-    def group_size(self) -> int:
-        """Ranks in each group."""
-        return prod(count for count, _ in self.inside)
-
-    @property
-    def group_count(self) -> int:
-        """Number of groups."""
-        return prod(count for count, _ in self.between)
-
-    def groups(self) -> Iterator[tuple[int, ...]]:
-        """The members of every group."""
-        within = _offsets(self.inside)
-        for start in _offsets(self.between):
-            yield tuple(self.first + start + offset for offset in within)
-
-    def bounds(self) -> tuple[int, int]:
-        """The lowest and the highest rank."""
-        reach = [(count - 1) * apart for count, apart in (*self.inside, *self.between)]
-        return self.first + sum(min(0, one) for one in reach), self.first + sum(max(0, one) for one in reach)
-
-
-def _offsets(axes: Sequence[Axis]) -> list[int]:
-    return [sum(steps) for steps in product(*(range(0, count * apart, apart) for count, apart in axes))]
 
 
 @dataclass(frozen=True)
@@ -71,16 +28,18 @@ class Call:
 
     ``collective`` empty: it only computes. ``size_bytes`` is in the sense of nccl-tests; an uneven all-to-all has
     ``splits`` in its place, bytes from each member to each. ``local`` is the number of consecutive members that share a
-    domain: algorithms with a phase in the domain need it, and rings keep to their rails by it.
+    domain: algorithms with a phase in the domain need it, and rings keep to their rails by it. ``posted``: a position
+    that only receives first has its buffer ready, so that the first sends to it wait for their source alone.
     """
 
-    family: Family
+    family: AnyFamily
     collective: str = ""
     size_bytes: int = 0
     delay_s: float = 0.0
     algorithm: str | None = None
     local: int = 1
     splits: tuple[tuple[int, ...], ...] = ()
+    posted: bool = False
 
     def flows(self, form: str) -> Flows | None:
         """The flows of one group; None if nothing moves. Raises CollectiveError for what can't be made."""
@@ -167,6 +126,12 @@ class OperationSchedule:
                 found[call] += operation.repeat
         return found
 
+    @property
+    def collective(self) -> str:
+        """The one collective of all calls, else :data:`ITERATION`."""
+        found = {call.collective for call in self._multiplicity if call.collective}
+        return found.pop() if len(found) == 1 else ITERATION
+
     @cached_property
     def transfer_count(self) -> int:
         """Number of transfers, without making any."""
@@ -177,10 +142,15 @@ class OperationSchedule:
                 total += len(made.flows) * call.family.group_count * times
         return total
 
+    @property
+    def sent_bytes(self) -> int:
+        """Real bytes of all transfers."""
+        return sum(total.sent_bytes for total in self.totals())
+
     def totals(self) -> tuple[FamilyTotal, ...]:
         """What is moved, by name of the family and collective, in order of first appearance."""
-        calls: dict[tuple[str, str], Counter[Family]] = {}
-        sizes: dict[tuple[str, str], Counter[Family]] = {}
+        calls: dict[tuple[str, str], Counter[AnyFamily]] = {}
+        sizes: dict[tuple[str, str], Counter[AnyFamily]] = {}
         sent: Counter[tuple[str, str]] = Counter()
         for call, times in self._multiplicity.items():
             made = call.flows(self.form)
@@ -196,7 +166,7 @@ class OperationSchedule:
     def bytes_by_pair(self, names: Iterable[str] | None = None) -> dict[tuple[int, int], int]:
         """Real bytes per ordered pair of ranks, of the families called ``names`` (None: of all)."""
         wanted = None if names is None else set(names)
-        edges: dict[Family, Counter[tuple[int, int]]] = {}
+        edges: dict[AnyFamily, Counter[tuple[int, int]]] = {}
         for call, times in self._multiplicity.items():
             made = call.flows(self.form)
             if made is None or (wanted is not None and call.family.name not in wanted):
@@ -236,7 +206,7 @@ class OperationSchedule:
                     computations.append(item)
             return Schedule(
                 name=self.name,
-                collective=_ITERATION,
+                collective=self.collective,
                 algorithm=f"operations, {self.form}",
                 ranks=self.ranks,
                 group_size=max(call.family.group_size for call in self._multiplicity),
@@ -248,7 +218,8 @@ class OperationSchedule:
             )
 
 
-_ITERATION = "iteration"
+ITERATION = "iteration"
+"""What a schedule of several collectives is called as a whole."""
 
 
 @contextmanager
@@ -334,9 +305,12 @@ class _Expansion:
                     afters[id(after)] = tuple([numbers[before] for before in after])
                 after = afters[id(after)]
             if flow.enters:
-                if id(flow.enters) not in entered:
-                    entered[id(flow.enters)] = front.of([members[end] for end in flow.enters])
-                opened = entered[id(flow.enters)]
+                if call.posted:
+                    opened = front.of((members[flow.src],))
+                elif id(flow.enters) in entered:
+                    opened = entered[id(flow.enters)]
+                else:
+                    opened = entered[id(flow.enters)] = front.of([members[end] for end in flow.enters])
                 after = (*opened, *after) if after else opened
                 yield Transfer(number, members[flow.src], members[flow.dst], flow.size_bytes, after, tag, delay_s)
             else:

@@ -31,8 +31,9 @@ from workloads.algorithms import (
 )
 from workloads.errors import PlanError
 from workloads.expert_load import UNIFORM, ExpertLoad
+from workloads.families import Axis, Family
 from workloads.models import GPU_PEAK_TFLOPS, Model
-from workloads.operations import Axis, Call, Family, Operation, OperationSchedule
+from workloads.operations import Call, Operation, OperationSchedule
 from workloads.pipeline import Pass, stage_passes
 
 TP, DP, PP, EP, EXPERT_DP, EMBEDDING = "tp", "dp", "pp", "ep", "expert-dp", "embedding"

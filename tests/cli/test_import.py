@@ -11,7 +11,8 @@ from cli.main import main
 from tests.real_inputs import needs_inputs, real
 from tests.workloads.importers.makers import event, kineto, nccl_kernel, write_json, write_text
 from topologies.model import FabricSpec
-from workloads.schedule import Schedule
+from workloads.operations import OperationSchedule
+from workloads.operations_file import read_schedule_file
 
 MATRIX = "\tGPU0\tGPU1\tmlx5_0\nGPU0\t X \tNV12\tPIX\nGPU1\tNV12\t X \tSYS\n"
 
@@ -43,9 +44,10 @@ def test_a_workload_is_described_and_its_schedule_written(capsys: pytest.Capture
     assert "PyTorch profiler (Kineto) trace: rank0.json.gz and 1 more" in out
     assert "records: 4 read, 4 used, 0 set aside" in out
     assert "not in it" not in out
-    schedule = Schedule.from_dict(json.loads(output.read_text()))
+    schedule = read_schedule_file(output)
     assert schedule.ranks == 2
-    assert f"{len(schedule.transfers)} transfers of 2 operations" in out
+    assert isinstance(schedule, OperationSchedule)
+    assert f"{len(schedule.to_schedule().transfers)} transfers of 2 operations" in out
 
 
 def test_json_accounts_for_every_record(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -75,7 +77,9 @@ def test_unknown_sizes_may_be_given(capsys: pytest.CaptureFixture[str], tmp_path
     assert "holds no sizes" in err
     assert not output.exists()
     assert run(capsys, path, "-o", output, "--unknown-size", "1MiB")[0] == 0
-    assert Schedule.from_dict(json.loads(output.read_text())).total_bytes == 2 * (1 << 20)
+    made = read_schedule_file(output)
+    assert isinstance(made, OperationSchedule)
+    assert made.sent_bytes == 2 * (1 << 20)
     code, _, err = run(capsys, path, "--unknown-size", "many")
     assert code == 2
     assert "--unknown-size" in err

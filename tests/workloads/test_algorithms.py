@@ -53,6 +53,10 @@ def start_and_end(collective: str, n: int, blocks: int, rng: random.Random) -> t
         return [{rank: own[rank][rank]} for rank in range(n)], [
             {block: own[block][block] for block in range(n)} for _ in range(n)
         ]
+    if collective == "gather":
+        return [{rank: own[rank][rank]} for rank in range(n)], [{block: own[block][block] for block in range(n)}]
+    if collective == "scatter":
+        return [own[0]] + [{} for _ in range(n - 1)], [{rank: own[0][rank]} for rank in range(n)]
     if collective in ("broadcast", "send-recv"):
         return [own[0]] + [{} for _ in range(n - 1)], [dict(own[0]) for _ in range(n)]
     assert collective == "all-to-all"
@@ -125,6 +129,8 @@ def test_bytes_are_those_of_the_closed_forms(n: int, scale: int, data: st.DataOb
         factor = BUS_FACTORS[collective].factor(n)
         if collective in ("broadcast", "reduce"):
             assert total == (n - 1) * size_bytes  # every rank but one receives, or sends, the whole
+        elif collective in ("gather", "scatter"):
+            assert total == round(factor * size_bytes)  # of the root alone
         elif name.startswith("two-phase"):
             domains = n // local
             # A byte crosses the domain if its rail differs, and the rail if its domain differs.

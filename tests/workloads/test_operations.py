@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from workloads import operations
 from workloads.algorithms import ALGORITHMS
 from workloads.errors import CollectiveError, ScheduleError
-from workloads.operations import Call, Family, Operation, OperationSchedule
+from workloads.families import Family
+from workloads.operations import Call, Operation, OperationSchedule
 from workloads.schedule import Computation, Transfer
 
 FAST = settings(derandomize=True, deadline=None, max_examples=60)

@@ -124,7 +124,7 @@ def test_bad_delays_are_refused() -> None:
 
 def test_the_example_of_the_documents_can_be_read() -> None:
     page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
-    example = page.split("```json\n")[1].split("```")[0]
+    example = page.split("```json\n")[2].split("```")[0]
     found = Schedule.from_dict(json.loads(example))
     assert found.transfers[1].delay_s == 0.001
     assert found.computations[0].after == (1,)

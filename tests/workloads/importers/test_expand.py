@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from workloads.importers.expand import pair_bytes, to_schedule
 from workloads.importers.groups import ParallelGroups, blocks, family, strided
 from workloads.importers.merge import _timed_waits
 from workloads.importers.model import ImportReport, Kind, Operation, Workload
+from workloads.operations_file import operations_to_dict
 from workloads.schedule import Schedule
 
 
@@ -97,10 +99,26 @@ def test_a_collective_without_an_algorithm_is_counted(tmp_path: Path, monkeypatc
         to_schedule(trace(tmp_path, nccl_kernel(0, "all_to_all", 8, range(4))))
 
 
-def test_a_schedule_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expand, "MAX_TRANSFERS", 5)
-    with pytest.raises(ExpansionError, match="more than 5 transfers"):
-        to_schedule(trace(tmp_path, nccl_kernel(0, "allreduce", 10, range(4))))
+def test_only_the_sender_of_a_message_waits_for_what_it_did_before() -> None:
+    report = ImportReport("x", "x", (), 3, 3, 0, 0, {}, (), {}, (), ())
+    made = (
+        Operation(0, Kind.ALL_GATHER, "all", ((0, 1),), 90),
+        Operation(1, Kind.ALL_GATHER, "all", ((2, 3),), 90),
+        Operation(2, Kind.SEND_RECV, "pp", ((0, 2),), 90, after=(0, 1)),
+        Operation(3, Kind.ALL_GATHER, "all", ((2, 3),), 90, after=(1, 2)),
+    )
+    schedule = to_schedule(Workload("w", 4, made, report)).schedule
+    waits = [transfer.after for transfer in schedule.transfers]
+    assert waits == [(), (), (), (), (0, 1), (2, 3, 4), (2, 3, 4)]
+
+
+def test_a_large_workload_is_a_small_schedule() -> None:
+    report = ImportReport("x", "x", (), 32_768, 32_768, 0, 0, {}, (), {}, (), ())
+    groups = ParallelGroups(range(32_768), 8, 1, 1).tensor()
+    made = [Operation(at, Kind.ALL_REDUCE, "tp", groups, 1 << 20, after=(at - 1,) if at else ()) for at in range(100)]
+    found = to_schedule(Workload("w", 32_768, tuple(made), report)).operations
+    assert found.transfer_count == 100 * 2 * 32_768
+    assert len(json.dumps(operations_to_dict(found))) < 20_000
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
