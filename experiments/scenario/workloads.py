@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,6 +29,8 @@ from workloads.expert_load import ExpertLoad
 from workloads.expert_traffic import expert_all_to_all
 from workloads.jobs import at_once
 from workloads.models import GPU_PEAK_TFLOPS, MODELS, find_model
+from workloads.operations import OperationSchedule
+from workloads.operations_file import read_schedule_file
 from workloads.patterns import PATTERNS, pattern_on
 from workloads.schedule import Schedule
 from workloads.training import Plan, training_iteration
@@ -227,7 +228,7 @@ class IterationSection(EntrySection):
 
 
 class ScheduleSection(EntrySection):
-    """A schedule from a file, such as ``railbed import`` writes."""
+    """A schedule from a file, such as ``railbed import`` and ``railbed iteration`` write."""
 
     schedule: str
     """Path of the file, from the scenario's folder."""
@@ -258,16 +259,9 @@ class ScheduleSection(EntrySection):
 
 @lru_cache(maxsize=8)
 def read_schedule(path: str) -> Schedule:
-    """The schedule in a file; raises ScheduleError for one that is missing, not JSON or no schedule."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ScheduleError(f"the schedule {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise ScheduleError(f"the schedule {path} is no JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise ScheduleError(f"{path} holds no schedule; 'railbed import -o' writes one")
-    return Schedule.from_dict(data)
+    """All transfers of the schedule in a file; raises ScheduleError for one that is missing or no schedule."""
+    found = read_schedule_file(Path(path))
+    return found.to_schedule() if isinstance(found, OperationSchedule) else found
 
 
 class PatternSection(EntrySection):
