@@ -19,7 +19,3 @@ class NoSuchProgramError(RailbedError):
     """The program that is to run on the GPUs is not on this machine."""
 
     exit_code = 2
-
-
-class NotWrittenError(RailbedError):
-    """A file that was asked for cannot be written."""

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.errors import NotWrittenError
-
 if TYPE_CHECKING:
     from workloads.operations import OperationSchedule
 
@@ -22,18 +20,10 @@ matrix_option = click.option(
 _FORMATS = (".svg", ".png", ".pdf")
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file whole; raises NotWrittenError where that cannot be."""
-    from experiments.results import write_atomically
-
-    try:
-        write_atomically(path, content)
-    except OSError as error:
-        raise NotWrittenError(f"{path} cannot be written: {error.strerror}; choose another file") from None
-
-
 def write_json_file(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file whole; raises NotWrittenError where that cannot be."""
+    """Write a JSON file whole; raises ResultsError where that cannot be."""
+    from experiments.files import write_file
+
     write_file(path, json.dumps(content).encode())
 
 
@@ -47,6 +37,7 @@ def write_matrix(path: Path, schedule: OperationSchedule, rails: int) -> None:
     """Draw the bytes from every rank to every other, in HB domains of ``rails`` GPUs."""
     from experiments.figures.matrix import matrix_figure
     from experiments.figures.style import figure_bytes
+    from experiments.files import write_file
 
     figure = matrix_figure(schedule.bytes_by_pair(), schedule.ranks, rails, schedule.name)
     write_file(path, figure_bytes(figure, path.suffix[1:]))

@@ -57,7 +57,7 @@ def test_json_has_the_totals(capsys: pytest.CaptureFixture[str]) -> None:
         (["gpt3-175b", "--tp", "8", "--gpus", "16"], 2, "TP 8 x PP 1 x DP 1 = 8 GPUs, but the fabric has 16"),
         (["gpt3-175b", "--tp", "16"], 2, "TP 16 is larger than an HB domain of 8 GPUs"),
         (["gpt3-175b", "--matrix", "who.txt"], 2, "must end in .svg, .png, .pdf"),
-        (["llama2-7b", "-o", "/nowhere/x.json"], 1, "/nowhere/x.json cannot be written"),
+        (["llama2-7b", "-o", "/proc/no/x.json"], 1, "/proc/no/x.json cannot be written"),
         (["llama2-7b", "--load", "odd"], 2, "'odd' is not one of"),
     ],
 )

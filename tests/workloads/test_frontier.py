@@ -5,8 +5,9 @@ import pytest
 
 from workloads.algorithms import STEPWISE
 from workloads.collectives import all_to_all, collective
+from workloads.families import Family
 from workloads.frontier import Frontier, OnFailure, in_dependency_order
-from workloads.operations import Call, Family, Operation, OperationSchedule
+from workloads.operations import Call, Operation, OperationSchedule
 from workloads.schedule import Computation
 
 
