@@ -114,7 +114,7 @@ def test_a_log_is_no_workload(capsys: pytest.CaptureFixture[str], tmp_path: Path
 
 
 def test_a_folder_that_cannot_be_written_to(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, _, err = run(capsys, *ranks(tmp_path), "-o", tmp_path / "none" / "s.json")
+    code, _, err = run(capsys, *ranks(tmp_path), "-o", "/proc/none/s.json")
     assert code == 1
     assert "cannot be written: No such file or directory" in err
 
