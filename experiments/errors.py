@@ -61,3 +61,7 @@ class NothingExpectedError(RailbedError, ValueError):
     """A scenario is to be held against expected values, but has none."""
 
     exit_code = 2
+
+
+class CannotCompareError(RailbedError):
+    """A result and what it is to be compared with have nothing in common."""
