@@ -28,6 +28,8 @@ from workloads.algorithms import BULK, STEPWISE
 from workloads.collectives import collective
 
 NAME = "bench-prog"
+REPLAYED = {"iperf3": (BULK, Engine.IPERF3), "agent": (BULK, Engine.AGENT), "stepwise": (STEPWISE, Engine.AGENT)}
+"""Forms of the schedule and engines that replay it."""
 PROGRAM = """
 import sys, time, torch, torch.distributed as dist
 dist.init_process_group("gloo")
@@ -75,13 +77,11 @@ def measure(spec: FabricSpec, options: argparse.Namespace) -> dict[str, Any]:
         times_s, row["note"] = pytorch_s(running, options.python, options.bytes, options.repeats)
         row["pytorch_s"] = statistics.median(times_s)
         row["pytorch_all_s"] = [round(one, 3) for one in times_s]
-        for name, form, engine in (
-            ("iperf3_s", BULK, Engine.IPERF3), ("agent_s", BULK, Engine.AGENT), ("stepwise_s", STEPWISE, Engine.AGENT)
-        ):  # fmt: skip
+        for name, (form, engine) in REPLAYED.items():
             schedule = collective("all-reduce", {"all": range(ranks)}, real_bytes, ranks, form=form)
             found = [completion_s(running.run(schedule, engine=engine)) for _ in range(options.repeats)]
-            row[name] = statistics.median([one for one in found if one is not None])
-            row[name.replace("_s", "_ratio")] = row["pytorch_s"] / row[name]
+            row[f"{name}_s"] = statistics.median([one for one in found if one is not None])
+            row[f"{name}_ratio"] = row["pytorch_s"] / row[f"{name}_s"]
         return row
     finally:
         manager.down(NAME)
@@ -98,16 +98,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="end with one JSON object on the last line")
     options = parser.parse_args()
     rows = []
-    print("fabric      ranks  PyTorch (s)  iperf3 (s)  ratio  agent (s)  ratio  stepwise (s)  ratio")
+    print("fabric      ranks  PyTorch (s)   iperf3 (s)  ratio    agent (s)  ratio stepwise (s)  ratio")
     for kind in options.kinds.split(","):
         row = measure(FabricSpec(fabric_kind(kind), options.domains, options.rails), options)
         rows.append(row)
-        print(
-            f"{row['fabric']:<11} {row['ranks']:>5} {row['pytorch_s']:>12.3f} {row['iperf3_s']:>11.3f} "
-            f"{row['iperf3_ratio']:>6.2f} {row['agent_s']:>10.3f} {row['agent_ratio']:>6.2f} {row['stepwise_s']:>13.3f} "
-            f"{row['stepwise_ratio']:>6.2f}  {row['note']}",
-            flush=True,
-        )
+        cells = "".join(f"{row[f'{name}_s']:>13.3f} {row[f'{name}_ratio']:>6.2f}" for name in REPLAYED)
+        print(f"{row['fabric']:<11} {row['ranks']:>5} {row['pytorch_s']:>12.3f} {cells}  {row['note']}", flush=True)
     if options.json:
         print(json.dumps({"rows": rows}))
 
