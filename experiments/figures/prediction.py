@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -11,30 +12,55 @@ from matplotlib.patches import Patch
 
 from experiments.figures.style import BLACK, GREY, RAIL_COLOURS, STYLE, VERMILLION
 from experiments.outcome import HEALTHY, Outcome
-from experiments.statistics import cases, mean_interval, median
+from experiments.statistics import Interval, cases, mean_interval, median
 
 GOOD_SHARE = 0.10
 """The band that is drawn: measured within this share of the prediction."""
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
+@dataclass(frozen=True)
+class Point:
+    """A case: its fabric, collective and condition, and the times in emulated seconds; None where one is missing.
+
+    ``interval`` is the confidence interval of the measured time over repetitions.
+    """
+
+    fabric: str
+    collective: str
+    condition: str
+    predicted_s: float | None
+    measured_s: float | None
+    status: str
+    interval: Interval | None = None
+
+
 def prediction_figure(outcomes: Sequence[Outcome]) -> Figure:
+    """:func:`points_figure` of the outcomes of a run, with confidence intervals over repetitions."""
+    return points_figure(
+        [
+            Point(case.first.fabric, case.first.collective, case.first.condition, case.first.predicted_s,
+                  median(case.durations_s), case.status, mean_interval(case.durations_s))
+            for case in cases(outcomes)
+        ]
+    )  # fmt: skip
+
+
+def points_figure(found: Sequence[Point]) -> Figure:
     """Measured over predicted completion time: one point a case, the line is where both are the same.
 
     Colour is the fabric, shape the collective, hollow are runs with a failure. Whiskers are confidence intervals over
     repetitions. Cases without a measured or predicted time are named below the panel.
     """
-    found = cases(outcomes)
-    fabrics = list(dict.fromkeys(case.first.fabric for case in found))
-    collectives = list(dict.fromkeys(case.first.collective for case in found))
+    fabrics = list(dict.fromkeys(case.fabric for case in found))
+    collectives = list(dict.fromkeys(case.collective for case in found))
     points = []
     missing = []
     for case in found:
-        measured_s, predicted_s = median(case.durations_s), case.first.predicted_s
-        if measured_s is None or predicted_s is None:
-            missing.append(f"{case.first.collective} on {case.first.fabric}, {case.first.condition}: {case.status}")
+        if case.measured_s is None or case.predicted_s is None:
+            missing.append(f"{case.collective} on {case.fabric}, {case.condition}: {case.status}")
         else:
-            points.append((case, predicted_s, measured_s))
+            points.append((case, case.predicted_s, case.measured_s))
     with rc_context(STYLE):
         figure = Figure(figsize=(10.5, 7.0), layout="constrained")
         panel = figure.subplots()
@@ -51,14 +77,13 @@ def prediction_figure(outcomes: Sequence[Outcome]) -> Figure:
         )  # fmt: skip
         panel.plot(line, line, color=BLACK, linewidth=1.2)
         for case, predicted_s, measured_s in points:
-            colour = RAIL_COLOURS[fabrics.index(case.first.fabric) % len(RAIL_COLOURS)]
-            interval = mean_interval(case.durations_s)
-            if interval is not None:
-                panel.plot([predicted_s] * 2, [interval.low, interval.high], color=colour, linewidth=1.6)
+            colour = RAIL_COLOURS[fabrics.index(case.fabric) % len(RAIL_COLOURS)]
+            if case.interval is not None:
+                panel.plot([predicted_s] * 2, [case.interval.low, case.interval.high], color=colour, linewidth=1.6)
             panel.plot(
                 predicted_s, measured_s, markersize=10, markeredgecolor=colour, markeredgewidth=2, linestyle="",
-                marker=_MARKERS[collectives.index(case.first.collective) % len(_MARKERS)],
-                markerfacecolor=colour if case.first.condition == HEALTHY else "white", zorder=3,
+                marker=_MARKERS[collectives.index(case.collective) % len(_MARKERS)],
+                markerfacecolor=colour if case.condition == HEALTHY else "white", zorder=3,
             )  # fmt: skip
         panel.set_xlim(low, high)
         panel.set_ylim(low, high)
@@ -76,7 +101,7 @@ def prediction_figure(outcomes: Sequence[Outcome]) -> Figure:
             Line2D([], [], marker=_MARKERS[index % len(_MARKERS)], linestyle="", markersize=10, color=GREY, label=name)
             for index, name in enumerate(collectives)
         ]
-        if any(case.first.condition != HEALTHY for case in found):
+        if any(case.condition != HEALTHY for case in found):
             handles.append(Line2D([], [], marker="o", linestyle="", markersize=10, markerfacecolor="white",
                                   markeredgecolor=GREY, markeredgewidth=2, label="with a failure"))  # fmt: skip
         handles += [

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from experiments.reference.bill import R1, R2
 from experiments.reference.forwarding import R3
+from experiments.reference.iterations import R4
 from experiments.reference.rails import R8
 from experiments.reference.robustness import R6, R7
 from experiments.reference.row import Reference, ReferenceRow, Told, UnknownReferenceError
 from experiments.reference.traffic import R5, R9
 from topologies.near import did_you_mean
 
-REFERENCES: dict[str, Reference] = {reference.name: reference for reference in (R1, R2, R3, R5, R6, R7, R8, R9)}
+REFERENCES: dict[str, Reference] = {reference.name: reference for reference in (R1, R2, R3, R4, R5, R6, R7, R8, R9)}
 """By name, in the order of the tables."""
 
 PAPER_TABLES = "paper-tables"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -55,7 +55,8 @@ class ReferenceRow:
     """What one case should give and what it gave.
 
     ``expected`` None: nobody published a number; the row is there to be read beside the others. ``measured`` None: the
-    model can't show this; ``note`` says why. A row that does not agree has a note with the cause.
+    model can't show this; ``note`` says why. A row that does not agree has a note with the cause. Rows of the same
+    ``line`` are the points of one line of the experiment's figure, at ``setting``.
     """
 
     experiment: str
@@ -64,6 +65,8 @@ class ReferenceRow:
     measured: float | None
     expected: Expected | None = None
     note: str = ""
+    line: str = ""
+    setting: float = 0.0
 
     @property
     def difference(self) -> float | None:
@@ -110,12 +113,17 @@ Told = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Reference:
-    """A named group of rows: the claim it checks, how, and what makes the rows."""
+    """A named group of rows: the claim it checks, how, and what makes the rows.
+
+    ``axes`` are the title and the labels of a figure of the rows' lines, ``bands`` the published ranges in it.
+    """
 
     name: str
     claim: str
     method: str
     make: Callable[[Told], list[ReferenceRow]]
+    axes: tuple[str, str, str] | None = None
+    bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 class UnknownReferenceError(RailbedError, ValueError):

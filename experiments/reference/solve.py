@@ -10,6 +10,7 @@ from simulator.routes import controller_router
 from topologies.model import Fabric
 from topologies.scale import Scale
 from workloads.failures import LinkFailure
+from workloads.operations import OperationSchedule
 from workloads.schedule import Schedule
 
 
@@ -34,3 +35,8 @@ def duration_s(
     ends = [transfer.end_s for transfer in record.transfers if transfer.end_s is not None]
     assert len(ends) == len(record.transfers), "every pair has a path in these experiments"
     return max(*ends, record.last_computation_s or 0.0)
+
+
+def iteration_s(fabric: Fabric, operations: OperationSchedule, *, seed: int = 0, down: Iterable[str] = ()) -> float:
+    """Seconds that one training iteration takes on the real machine; ``down`` as in :func:`duration_s`."""
+    return duration_s(fabric, operations.to_schedule(), seed=seed, down=down)

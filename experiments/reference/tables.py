@@ -6,6 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
+from experiments.figures.lines import lines_figure
+from experiments.figures.style import figure_bytes
 from experiments.provenance import provenance
 from experiments.reference.registry import find, run
 from experiments.reference.row import Mark, Reference, ReferenceRow, Told
@@ -72,6 +76,17 @@ def markdown(references: Sequence[Reference], rows: Sequence[ReferenceRow]) -> s
     return "\n".join(parts)
 
 
+def figure_of(reference: Reference, rows: Sequence[ReferenceRow]) -> Figure | None:
+    """The lines of an experiment that has a figure; None for others."""
+    if reference.axes is None:
+        return None
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if row.experiment == reference.name and row.line and row.measured is not None:
+            lines.setdefault(row.line, []).append((row.setting, row.measured))
+    return lines_figure(*reference.axes, lines, reference.bands)
+
+
 def run_and_store(
     names: Sequence[str], results_root: Path, told: Told, command: Sequence[str] = ()
 ) -> tuple[Path, tuple[ReferenceRow, ...]]:
@@ -94,5 +109,10 @@ def run_and_store(
             },
         )
         folder.write_text(f"{FILE}.md", markdown(references, rows))
+        for reference in references:
+            figure = figure_of(reference, rows)
+            if figure is not None:
+                for kind in ("svg", "png"):
+                    folder.write_bytes(f"figures/{reference.name}.{kind}", figure_bytes(figure, kind))
         folder.write_summary(COMPLETE, name, (), 0)
     return folder.path, rows

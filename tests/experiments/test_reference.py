@@ -8,16 +8,19 @@ from dataclasses import replace
 import pytest
 
 from experiments.reference import bill, forwarding, rails, robustness
+from experiments.reference.iterations import Job
 from experiments.reference.registry import PAPER_TABLES, REFERENCES, find, is_reference, run
 from experiments.reference.row import Expected, Mark, ReferenceRow, UnknownReferenceError, exactly
 from experiments.reference.solve import duration_s
-from experiments.reference.tables import cells, markdown, number_text, tally
+from experiments.reference.tables import cells, figure_of, markdown, number_text, tally
 from simulator.closed_forms import forwarding_overhead
+from tests.experiments.test_figures import assert_nothing_is_cut
 from topologies.builders import build, preset_spec
 from topologies.model import FabricKind, FabricSpec
 from workloads.algorithms import DIRECT, TWO_PHASE
+from workloads.training import Plan
 
-FAST = ("R1", "R2", "R6", "R7", "R9")
+FAST = ("R1", "R2", "R7", "R9")
 
 
 def row(measured: float | None, expected: Expected | None) -> ReferenceRow:
@@ -146,3 +149,33 @@ def test_one_flow_a_ring_halves_and_enough_of_them_cost_one_kth() -> None:
     assert robustness.switch_down_factor(fabric, (1,)) == pytest.approx(2.0)
     assert robustness.switch_down_factor(fabric, (1, 3, 5)) == pytest.approx(4 / 3)
     assert robustness.switch_down_factor(fabric, (1, 3)) == pytest.approx(3 / 2)
+
+
+def test_what_a_lost_switch_costs_agrees_with_the_bounds_on_both_fabrics() -> None:
+    found = robustness.switch_down(lambda text: None)
+    assert len(found) == 4
+    assert all(row.agrees for row in found)
+
+
+def test_dense_training_takes_as_long_on_rail_only_and_longer_where_the_spines_are_few() -> None:
+    job = Job("gpt3-125m", Plan(tp=2, pp=2, dp=8, micro_batches=2), domain_size=2)
+    rail_only = job.seconds(FabricKind.RAIL_ONLY)
+    assert job.seconds(FabricKind.RAIL_OPTIMIZED) == pytest.approx(rail_only, rel=1e-9)
+    assert job.seconds(FabricKind.RAIL_OPTIMIZED, oversubscription=4.0) > 1.05 * rail_only
+    assert job.seconds(FabricKind.IDEAL) < 0.95 * rail_only
+    assert replace(job, nic_factor=0.25).seconds(FabricKind.RAIL_ONLY) > 1.3 * rail_only
+
+
+def test_the_figure_has_a_line_for_each_machine_and_the_published_bands() -> None:
+    rows = [
+        ReferenceRow("R3", f"K = {size}", "%", 8.0 + size / 100, line="H100, shuffle", setting=size) for size in (8, 16)
+    ]
+    figure = figure_of(REFERENCES["R3"], rows)
+    assert figure is not None
+    assert_nothing_is_cut(figure)
+    (panel,) = figure.axes
+    assert [list(line.get_ydata()) for line in panel.get_lines()] == [[8.08, 8.16]]
+    legend = panel.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["published", "published, version 4", "H100, shuffle"]
+    assert figure_of(REFERENCES["R1"], rows) is None
