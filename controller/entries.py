@@ -11,11 +11,13 @@ Three header fields carry the controller's own marks, all of them restored befor
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from controller.selectors import Selector
 
 ETH_TYPE_IPV4 = 0x0800
 ETH_TYPE_ARP = 0x0806
+IP_PROTO_TCP = 6
 ARP_REQUEST = 1
 IN_PORT = 0xFFFFFFF8
 
@@ -46,6 +48,12 @@ ABOVE_RAIL = 20
 ABOVE_DOMAIN = 30
 ABOVE_EXACT = 40
 ABOVE_PAIR = 50
+ABOVE_SPREAD = 60
+ABOVE_PLACED = 70
+ABOVE_PLACED_HEALTHY = 7
+"""Connections that were placed by name: when nothing is broken just above the healthy rule, so that every repair of it
+stands above them; the repairs of the placed connections stand above all other repairs."""
+
 ABOVE_FROM_GPU = 5
 """Added to the above for packets that the GPU itself sends."""
 
@@ -102,11 +110,10 @@ class Unmark:
 Action = Output | ToGroup | DecTtl | ArpReply | Stamp | Mark | Unstamp | Unmark
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(NamedTuple):
     """What a rule matches; a field that is None matches everything, and ``marked`` False packets with and without mark.
 
-    ``version`` is that of the routes the packet follows.
+    ``version`` is that of the routes the packet follows, ``tcp_dst`` the destination TCP port.
     """
 
     eth_type: int | None = None
@@ -116,6 +123,7 @@ class Match:
     arp_op: int | None = None
     version: int | None = None
     marked: bool = False
+    tcp_dst: int | None = None
 
     def __str__(self) -> str:
         parts = []
@@ -131,14 +139,17 @@ class Match:
             parts.append(f"src={self.src.address}/{self.src.address_mask}")
         if self.dst is not None:
             parts.append(f"dst={self.dst.address}/{self.dst.address_mask}")
+        if self.tcp_dst is not None:
+            parts.append(f"tcp_dst={self.tcp_dst}")
         return ",".join(parts) or "any"
 
 
-@dataclass(frozen=True)
-class Rule:
-    """One flow table entry. Without actions it drops. ``reason`` is for people and is not sent to the switch."""
+class Rule(NamedTuple):
+    """One flow table entry. Without actions it drops. ``reason`` is for people and is not sent to the switch.
 
-    switch_id: str
+    It does not say on which switch it is, so that switches whose tables are alike share one.
+    """
+
     priority: int
     match: Match
     actions: tuple[Action, ...]
@@ -162,7 +173,6 @@ class Bucket:
 class Group:
     """A fast-failover group: the first bucket that is alive takes the packet. A bucket without actions drops."""
 
-    switch_id: str
     group_id: int
     buckets: tuple[Bucket, ...]
 

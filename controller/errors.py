@@ -11,6 +11,12 @@ class PolicyError(RailbedError, ValueError):
     exit_code = 2
 
 
+class PlacementError(RailbedError, ValueError):
+    """A placement of connections is malformed, or names what the fabric does not have."""
+
+    exit_code = 2
+
+
 class RouteError(RailbedError, ValueError):
     """A path was asked for that means nothing, e.g. from a GPU to itself."""
 

@@ -22,8 +22,8 @@ from controller.entries import (
     Match,
     Rule,
 )
+from controller.repairs import rules_for
 from controller.routing import Hop, Path, Routes
-from controller.rules import rules_for
 from topologies.model import HOST_PORT, NO_FAILURES, Fabric, Gpu, SwitchKind
 
 _LEVELS = {
@@ -50,7 +50,7 @@ def purpose(priority: int) -> str:
     if MARKED_DEFAULT <= priority <= MARKED_OWN_GPU:
         return "for packets turned back at a dead port"
     level = max((each for each in _LEVELS if each <= priority), default=None)
-    if level is None or priority - level > 60:
+    if level is None or priority - level > 80:
         return "unknown"
     kind = "repair" if priority - level >= 10 else "healthy"
     return f"{kind}: {_LEVELS[level]}"
@@ -98,6 +98,7 @@ def _deciding(rules: tuple[Rule, ...], hop: Hop, src: Gpu, dst: Gpu, version: in
         return (
             match.eth_type in (None, ETH_TYPE_IPV4)
             and not match.marked
+            and match.tcp_dst is None
             and match.in_port in (None, hop.in_port)
             and (match.version is None or match.version == version)
             and (match.src is None or match.src.matches(src))

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from controller import openflow
-from controller.entries import ARP_REQUEST, ETH_TYPE_ARP, ETH_TYPE_IPV4, IN_PORT, Group, Rule
+from controller.entries import ARP_REQUEST, ETH_TYPE_ARP, ETH_TYPE_IPV4, IN_PORT, IP_PROTO_TCP, Group, Rule
 from controller.errors import AmbiguousRulesError, BadMessageError
 from controller.framework import PROTOCOL
 from controller.openflow import ANY, Step
@@ -24,22 +24,22 @@ from topologies.addresses import ipv4, mac
 from topologies.model import HOST_PORT, Fabric, Gpu, LinkKind
 
 FIELDS = (
-    "in_port", "eth_type", "eth_src", "eth_dst", "ipv4_src", "ipv4_dst", "ip_dscp", "arp_op", "arp_spa", "arp_tpa",
-    "arp_sha", "arp_tha", "reg0", "ttl",
+    "in_port", "eth_type", "eth_src", "eth_dst", "ipv4_src", "ipv4_dst", "ip_dscp", "ip_proto", "tcp_dst", "arp_op",
+    "arp_spa", "arp_tpa", "arp_sha", "arp_tha", "reg0", "ttl",
 )  # fmt: skip
 """The header fields of a packet, in order; a packet is a list of their values."""
 
 AT = {name: index for index, name in enumerate(FIELDS)}
 WIDTH_BITS = {
     "in_port": 32, "eth_type": 16, "eth_src": 48, "eth_dst": 48, "ipv4_src": 32, "ipv4_dst": 32, "ip_dscp": 6,
-    "arp_op": 16, "arp_spa": 32, "arp_tpa": 32, "arp_sha": 48, "arp_tha": 48, "reg0": 32,
+    "ip_proto": 8, "tcp_dst": 16, "arp_op": 16, "arp_spa": 32, "arp_tpa": 32, "arp_sha": 48, "arp_tha": 48, "reg0": 32,
 }  # fmt: skip
 FIRST_TTL = 64
 MAX_LOOKUPS = 64
 MAX_PRIORITY = 0xFFFF
 
 _NEEDS_ETH_TYPE = {
-    **dict.fromkeys(("ipv4_src", "ipv4_dst", "ip_dscp"), ETH_TYPE_IPV4),
+    **dict.fromkeys(("ipv4_src", "ipv4_dst", "ip_dscp", "ip_proto", "tcp_dst"), ETH_TYPE_IPV4),
     **dict.fromkeys(("arp_op", "arp_spa", "arp_tpa", "arp_sha", "arp_tha"), ETH_TYPE_ARP),
 }
 _MASKABLE = frozenset({"eth_src", "eth_dst", "ipv4_src", "ipv4_dst", "arp_spa", "arp_tpa", "arp_sha", "arp_tha"})
@@ -125,6 +125,8 @@ def _match(match: Any) -> tuple[_Shape, _Values, tuple[str, ...]]:
             raise BadMessageError(f"match on {name}, which no switch of ours looks at")
         if _NEEDS_ETH_TYPE.get(name, eth_type) != eth_type:
             raise BadMessageError(f"match on {name} without its eth_type {_NEEDS_ETH_TYPE[name]:#06x}")
+        if name == "tcp_dst" and match.get("ip_proto") != IP_PROTO_TCP:
+            raise BadMessageError("match on tcp_dst without the ip_proto of TCP")
         every = (1 << WIDTH_BITS[name]) - 1
         wanted, mask = value if isinstance(value, tuple) else (value, every)
         wanted, mask = _number(name, wanted), _number(name, mask)
@@ -450,9 +452,11 @@ class FakeFabric:
                 dead = self.switches[end].dead_ports
                 (dead.discard if up else dead.add)(link.port(end))
 
-    def send(self, src: Gpu, dst: Gpu, dscp: int = 0) -> Walk:
-        """Follow an IPv4 packet from ``src`` to ``dst``."""
+    def send(self, src: Gpu, dst: Gpu, dscp: int = 0, tcp_dst: int | None = None) -> Walk:
+        """Follow an IPv4 packet from ``src`` to ``dst``, of TCP if a port is given."""
         packet = ip_packet(src, dst, dscp)
+        if tcp_dst is not None:
+            packet[AT["ip_proto"]], packet[AT["tcp_dst"]] = IP_PROTO_TCP, tcp_dst
         if self.fabric.link_by_port[src.switch_id, HOST_PORT].id in self.links_down:
             return Walk(Outcome.DEAD_LINK, (), src.switch_id, f"{src.id} is down")
         return self.follow(src.switch_id, packet, dst)

@@ -26,9 +26,10 @@ from typing import Any
 from controller.entries import MAX_VERSION, PRIORITY_STAMP, Group, Rule
 from controller.openflow import BucketSteps, Step, group_steps, rule_identity, steps, version_of
 from controller.policy import RoutingPolicy
+from controller.repairs import Repairs
 from controller.routing import Routes
-from controller.rules import groups_for, healthy_rules, stamp_rule, version_rules
-from topologies.model import Fabric, Failures, Gpu, Link, LinkKind, SwitchKind
+from controller.rules import groups_for, healthy_rules, stamp_rule
+from topologies.model import Fabric, Failures, Link, LinkKind, SwitchKind
 
 DRAIN_S = 1.0
 """How long packets of an old version may still be under way: more than any path's queues hold."""
@@ -135,7 +136,7 @@ def _by_identity(routes: Routes, version: int) -> dict[str, dict[Identity, Rule]
         return {}
     return {
         switch_id: {rule_identity(rule): rule for rule in rules}
-        for switch_id, rules in version_rules(routes, version).items()
+        for switch_id, rules in Repairs(routes, version).items()
     }
 
 
@@ -467,7 +468,7 @@ class Keeper:
         switch = self.fabric.switch_by_id[switch_id]
         if not change.version or switch.kind is not SwitchKind.GPU:
             return wanted
-        stamp = stamp_rule(Gpu(switch.domain, switch.rail), change.version)
+        stamp = stamp_rule(change.version)
         return {**wanted, rule_identity(stamp): stamp}
 
     def _begin(self, change: _Change) -> None:
@@ -533,7 +534,7 @@ class Keeper:
             switch = self.fabric.switch_by_id[session.switch_id]
             if switch.kind is not SwitchKind.GPU or not session.read:
                 continue
-            stamp = stamp_rule(Gpu(switch.domain, switch.rail), change.version)
+            stamp = stamp_rule(change.version)
             identity = rule_identity(stamp)
             if change.version and not _does(session.others.get(identity), stamp):
                 session.others[identity] = Held(steps(stamp.actions), stamp)

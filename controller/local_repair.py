@@ -9,13 +9,16 @@ back to where it came from. Marked packets obey rules of their own, which stand 
 - Rail switch: to the destination's domain; what that very domain has sent, to another domain.
 - Leaf: to the destination below; else to a GPU of the destination's domain, which relays by NVLink; else up, by another
   uplink than the one it came from. Leaf that has all GPUs of a server: a dead GPU port is replaced by a sibling's.
+- Leaf of a rail's own Clos with a dead GPU port: to another domain below, which relays over another rail; what comes
+  from that very domain, to the next one.
 - Spine: to the destination's leaf; what that very leaf has sent back, to the leaf of another rail.
 
 A marked packet that meets a dead port is dropped, and the drop is counted by the group's last bucket. That is the proof
 against loops: a packet is marked once, and the rules for marked packets, all choices of their groups included, contain
 no cycle for any destination (a test walks them), so no set of failures and no mixture of rules can make one.
 
-Not repaired locally: a NIC whose far end is a leaf of a rail's own Clos, for traffic that comes from another leaf.
+Not repaired locally, only by the controller: in a rail's own Clos, links of a domain that is alone below its leaves
+(for traffic from other leaves), and links of a spine that is the only one.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from controller.entries import (
+    ABOVE_FROM_GPU,
     ALWAYS_GROUP_ID,
     ETH_TYPE_IPV4,
     IN_PORT,
@@ -45,7 +49,7 @@ from controller.entries import (
     Unmark,
     Unstamp,
 )
-from controller.routing import LEAF_KINDS, Forwarding
+from controller.forwarding import LEAF_KINDS, Forwarding
 from controller.selectors import EVERY_GPU, Selector, domain_of, exact, rail_of
 from controller.slots import slot_of
 from topologies.model import HOST_PORT, NVLINK_PORT, FabricKind, Gpu, Switch, SwitchKind
@@ -54,7 +58,7 @@ MAX_CHOICES = 8
 """Ports that one group tries before it gives up."""
 
 _KIND_BITS = 20
-_PROTECTED, _FROM_GPU, _MARKED, _AROUND, _UP, _OTHER_UP = range(1, 7)
+_PROTECTED, _FROM_GPU, _MARKED, _AROUND, _UP, _OTHER_UP, _FROM_NEXT = range(1, 8)
 
 
 def _id(kind: int, port: int) -> int:
@@ -88,6 +92,21 @@ def marked_rules(plan: Forwarding, switch: Switch) -> list[Rule]:
     return _Switch(plan, switch).marked_rules() if protected(plan) else []
 
 
+def from_stand_ins(plan: Forwarding, switch: Switch, level: int) -> list[Rule]:
+    """Rules of a rail leaf just above ``level``: packets from the domain that stands in for their destination's."""
+    if not protected(plan):
+        return []
+    return [
+        Rule(
+            level + ABOVE_FROM_GPU,
+            Match(ETH_TYPE_IPV4, None, domain_of(Gpu(domain, 0)), in_port),
+            (DecTtl(), ToGroup(group_id)),
+            "below this leaf, from its stand-in",
+        )
+        for domain, in_port, group_id in _Switch(plan, switch).stand_in_rules()
+    ]
+
+
 def _after(ports: Sequence[int], first: int) -> list[int]:
     """The ports (in ascending order) that follow ``first``, around the end; as many as a group may try."""
     at = bisect_left(ports, first)
@@ -104,11 +123,13 @@ class _Switch:
         self.ports = sorted(port for port, _, _ in plan.neighbours[plan.order[switch.id]])
 
     def groups(self) -> tuple[Group, ...]:
-        always = Group(self.switch.id, ALWAYS_GROUP_ID, (Bucket(None, ()),))
+        always = Group(ALWAYS_GROUP_ID, (Bucket(None, ()),))
         found = [always]
         for port in self.ports:
             others = self._others(port)
             found.append(self._group(_PROTECTED, port, others, (Mark(), Output(IN_PORT))))
+            if others and self._relays_below(port):
+                found.append(self._group(_FROM_NEXT, port, others[1:], (Mark(), Output(IN_PORT))))
             if self.switch.kind is SwitchKind.GPU:
                 ways = [*others, NVLINK_PORT] if port != NVLINK_PORT else self._nics()
                 found.append(self._group(_FROM_GPU, port, ways, ()))
@@ -127,12 +148,12 @@ class _Switch:
         ways = [way for way in others if way != port][: MAX_CHOICES - 1]
         buckets = [Bucket(port, (Output(port),))]
         buckets += [Bucket(way, (Output(way),) if marked else (Mark(), Output(way))) for way in ways]
-        return Group(self.switch.id, _id(kind, port), (*buckets, Bucket(None, last)))
+        return Group(_id(kind, port), (*buckets, Bucket(None, last)))
 
     def _choice(self, kind: int, port: int, ways: Sequence[int]) -> Group:
         """Any of ``ways``, for packets that have their mark."""
         buckets = [Bucket(way, (Output(way),)) for way in ways[:MAX_CHOICES]]
-        return Group(self.switch.id, _id(kind, port), (*buckets, Bucket(None, ())))
+        return Group(_id(kind, port), (*buckets, Bucket(None, ())))
 
     def _nics(self) -> list[int]:
         return self.plan.nic_ports(self.switch.id)
@@ -155,7 +176,22 @@ class _Switch:
             domain = next(gpu.domain for gpu, down in below.items() if down == port)
             siblings = [down for gpu, down in below.items() if gpu.domain == domain]
             return _after(siblings, port)
+        if self._relays_below(port):
+            return _after([way for way in self.ports if way not in self.uplinks], port)
         return self._equals(port)
+
+    def _relays_below(self, port: int) -> bool:
+        """Whether another domain below this leaf stands in for the one at ``port``."""
+        return self.switch.kind is SwitchKind.RAIL_LEAF and port not in self.uplinks
+
+    def stand_in_rules(self) -> list[tuple[int, int, int]]:
+        """(domain, in-port, group) where what comes from the stand-in for a domain needs another stand-in."""
+        found = []
+        for domain, port in self.plan.domains_below(self.switch.id).items():
+            others = self._others(port) if self._relays_below(port) else []
+            if others:
+                found.append((domain, others[0], _id(_FROM_NEXT, port)))
+        return found
 
     def _around(self, port: int) -> list[int]:
         """Where a marked packet goes that came by ``port`` and whose rule would send it back there."""
@@ -175,7 +211,7 @@ class _Switch:
     ) -> Rule:
         match = Match(ETH_TYPE_IPV4, None, dst, in_port, marked=True)
         ttl = () if self.switch.kind is SwitchKind.GPU else (DecTtl(),)
-        return Rule(self.switch.id, priority, match, (*ttl, ToGroup(_id(kind, port))), f"turned back, {reason}")
+        return Rule(priority, match, (*ttl, ToGroup(_id(kind, port))), f"turned back, {reason}")
 
     def marked_rules(self) -> list[Rule]:
         kind = self.switch.kind
@@ -215,7 +251,7 @@ class _Switch:
         own = Match(ETH_TYPE_IPV4, None, exact(gpu), marked=True)
         nics = self._nics()
         return [
-            Rule(self.switch.id, MARKED_OWN_GPU, own, delivery(marked=True), "own GPU, turned back on the way"),
+            Rule(MARKED_OWN_GPU, own, delivery(marked=True), "own GPU, turned back on the way"),
             self._rule(MARKED_DEFAULT, _MARKED, nics[0], EVERY_GPU, NVLINK_PORT, "from NVLink to the NIC"),
             *(self._rule(MARKED_DEFAULT, _MARKED, NVLINK_PORT, EVERY_GPU, nic, "from the NIC to NVLink")
               for nic in nics),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import logging
 import os
@@ -15,7 +16,8 @@ from typing import Any
 
 from controller.errors import ArgumentError, ListenError
 from controller.events import EventWriter
-from controller.policy import RoutingPolicy, relay_named
+from controller.placement import Placement
+from controller.policy import RELAYS, RoutingPolicy, relay_named
 from topologies.builders import build
 from topologies.errors import RailbedError
 from topologies.model import Fabric, FabricSpec
@@ -29,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fabric", required=True, metavar="SPEC.json", help="the fabric's spec, as a JSON object")
     parser.add_argument("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help=f"default {DEFAULT_LISTEN}")
     parser.add_argument("--seed", type=int, default=0, help="seed of the path hash (default 0)")
-    parser.add_argument("--relay", default="source", help="who relays cross-rail traffic: source or destination")
+    parser.add_argument("--relay", default="source", help=f"who relays cross-rail traffic: {', '.join(RELAYS)}")
+    parser.add_argument("--placement", metavar="FILE", help="JSON file that gives single connections their links")
     parser.add_argument(
         "--no-local-repair", dest="local_repair", action="store_false",
         help="let the controller alone repair; without this switches send packets around dead ports by themselves",
@@ -43,8 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(levelname)s: %(message)s")
     try:
         host, port = parse_address(parsed.listen)
-        policy = RoutingPolicy(relay_named(parsed.relay), parsed.seed, parsed.local_repair)
+        placement = None if parsed.placement is None else Placement.from_dict(_read_json(parsed.placement, "placement"))
+        policy = RoutingPolicy(relay_named(parsed.relay), parsed.seed, parsed.local_repair, placement)
         fabric = read_fabric(Path(parsed.fabric))
+        if placement is not None:
+            placement.check(fabric)
         check_free(host, port)
         northbound = None if parsed.northbound is None else parse_address(parsed.northbound, "--northbound")
         if northbound is not None:
@@ -95,14 +101,18 @@ def parse_address(text: str, option: str = "--listen") -> tuple[str, int]:
     return host, int(port)
 
 
+def _read_json(path: str | Path, what: str) -> Any:
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ArgumentError(f"cannot read the {what} file {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ArgumentError(f"the {what} file {path} is not JSON: {error}") from None
+
+
 def read_fabric(path: Path) -> Fabric:
     """The fabric described by a JSON file; raises ArgumentError if it can't be read, FabricError if it is wrong."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ArgumentError(f"cannot read the fabric file {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise ArgumentError(f"the fabric file {path} is not JSON: {error}") from None
+    data = _read_json(path, "fabric")
     if not isinstance(data, dict):
         raise ArgumentError(f"the fabric file {path} must hold one JSON object, the fabric's spec")
     return build(FabricSpec.from_dict(data))
@@ -116,7 +126,7 @@ def check_free(host: str, port: int, option: str = "--listen") -> None:
             probe.bind((host, port))
             probe.listen(1)
         except OSError as error:
-            holder = _listener(port)
+            holder = _listener(port) if error.errno == errno.EADDRINUSE else None
             if holder is not None:
                 raise ListenError(
                     f"port {port} is taken by process {holder}: end that process, or choose another port with {option}"

@@ -167,13 +167,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
 
-def wanted(query: Query, *names: str) -> list[str]:
-    """The values of the named parameters; raises NorthboundError for one that is missing or not known."""
+def wanted(query: Query, *names: str, optional: tuple[str, ...] = ()) -> list[str]:
+    """The values of the named parameters; raises NorthboundError for one that is missing or not known.
+
+    Those in ``optional`` may be there too.
+    """
     for name in names:
         if not query.get(name):
             raise NorthboundError(f"the parameter '{name}' is missing: this needs {' and '.join(names)}")
     for name in query:
-        if name not in names:
-            known = f"known: {', '.join(names)}" if names else "none is known here"
+        if name not in (*names, *optional):
+            known = f"known: {', '.join((*names, *optional))}" if names else "none is known here"
             raise NorthboundError(f"unknown parameter '{name}': {known}")
     return [query[name] for name in names]

@@ -13,6 +13,7 @@ from controller.entries import (
     ALWAYS_GROUP_ID,
     ETH_TYPE_ARP,
     IN_PORT,
+    IP_PROTO_TCP,
     MARK_DSCP,
     Action,
     DecTtl,
@@ -75,6 +76,9 @@ def match_fields(match: Match) -> MatchFields:
         fields["eth_src"] = (f"00:00:00:00:{match.version:02x}:00", VERSION_MASK)
     if match.marked:
         fields["ip_dscp"] = MARK_DSCP
+    if match.tcp_dst is not None:
+        fields["ip_proto"] = IP_PROTO_TCP
+        fields["tcp_dst"] = match.tcp_dst
     arp = match.eth_type == ETH_TYPE_ARP
     for selector, name in (
         (match.src, "arp_spa" if arp else "ipv4_src"),

@@ -41,6 +41,7 @@ class Questions:
                 "relay": keeper.policy.relay_on(keeper.fabric).value,
                 "seed": keeper.policy.seed,
                 "local_repair": keeper.policy.local_repair,
+                "placed_connections": len(keeper.policy.placement.ways) if keeper.policy.placement else 0,
             },
             "ready": keeper.ready,
             "version": keeper.version,
@@ -52,12 +53,17 @@ class Questions:
         }
 
     def paths(self, query: Query) -> dict[str, Any]:
-        """The path in force between two GPUs."""
-        src, dst = (self._keeper.fabric.gpu(name) for name in wanted(query, "src", "dst"))
-        path = self._app.ask(lambda: self._keeper.routes.path(src, dst))
+        """The path in force between two GPUs, or of one connection between them."""
+        src, dst = (self._keeper.fabric.gpu(name) for name in wanted(query, "src", "dst", optional=("channel",)))
+        channel = query.get("channel")
+        if channel is not None and not channel.isdecimal():
+            raise NorthboundError(f"channel is '{channel}': it must be a whole number, 0 for the first channel")
+        number = None if channel is None else int(channel)
+        path = self._app.ask(lambda: self._keeper.routes.path(src, dst, number))
         return {
             "src": src.id,
             "dst": dst.id,
+            "channel": number,
             "partitioned": path is None,
             "links": list(path.links) if path else [],
             "relays": [gpu.id for gpu in path.relays] if path else [],

@@ -4,8 +4,7 @@ The healthy tables are masked matches in closed form. After a failure the health
 priority are laid over them only where a next hop differs; so a repair is few rules, and taking them away restores.
 
 A healthy rule has a *level* (its priority). The rules that repair its destinations sit between its level and the
-next one: ``+10`` for all of them at once, ``+20`` for those of one rail, ``+30`` for those of one domain, ``+40`` for
-one destination, ``+50`` for one pair of source class and destination.
+next one: see :mod:`controller.repairs`.
 
 The repair rules match one *version* of the routes, which a packet is stamped with where it enters the fabric. So a
 packet obeys one set of routes from end to end, whatever the switches hold of another: a change installs the rules of a
@@ -21,19 +20,13 @@ has lost its controller, can make a packet go round for ever.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
 from controller.entries import (
-    ABOVE_DOMAIN,
-    ABOVE_EXACT,
     ABOVE_FROM_GPU,
-    ABOVE_PAIR,
-    ABOVE_RAIL,
-    ABOVE_WHOLE,
     ARP_REQUEST,
     ETH_TYPE_ARP,
     ETH_TYPE_IPV4,
@@ -42,9 +35,9 @@ from controller.entries import (
     LEVEL_EXACT,
     LEVEL_HASHED,
     LEVEL_HASHED_ANY_SOURCE,
+    LEVEL_OWN_GPU,
     LEVEL_RAIL,
     PRIORITY_ARP,
-    PRIORITY_CLOSED_PORT,
     PRIORITY_STAMP,
     PRIORITY_TABLE_MISS,
     Action,
@@ -55,12 +48,13 @@ from controller.entries import (
     Rule,
     Stamp,
 )
-from controller.local_repair import delivery, groups_of, marked_rules, port_action, protected
+from controller.forwarding import LEAF_KINDS, Forwarding, forwarding
+from controller.local_repair import delivery, from_stand_ins, groups_of, marked_rules, port_action, protected
+from controller.placed import placed_rules
 from controller.policy import Relay, RoutingPolicy
-from controller.routing import LEAF_KINDS, Forwarding, HashKey, Routes, forwarding
-from controller.selectors import ALL_BITS, EVERY_GPU, Selector, domain_of, exact, rail_of, with_plane_bit
-from controller.slots import Slot, slot_of
-from topologies.model import HOST_PORT, NVLINK_PORT, Fabric, FabricKind, Gpu, LinkKind, Switch, SwitchKind
+from controller.selectors import EVERY_GPU, Selector, domain_of, exact, rail_of, with_plane_bit, with_rail_bit
+from controller.slots import slot_of
+from topologies.model import HOST_PORT, NVLINK_PORT, Fabric, FabricKind, Gpu, Switch, SwitchKind
 
 RuleTables = Mapping[str, tuple[Rule, ...]]
 _Entry = TypeVar("_Entry")
@@ -89,29 +83,6 @@ class LazyTables(Mapping[str, tuple[_Entry, ...]]):
 
     def __len__(self) -> int:
         return len(self._switches)
-
-
-def rules_for(routes: Routes, version: int | None = None) -> RuleTables:
-    """All rules of all switches, by switch id, when ``routes`` are in force as that version.
-
-    The version is by default 1, and 0 if nothing is broken. Switches that no failure concerns keep their healthy tuple
-    itself.
-    """
-    healthy = healthy_rules(routes.fabric, routes.policy)
-    if not routes.links_down:
-        return healthy
-    in_force = 1 if version is None else version
-    laid_over = version_rules(routes, in_force)
-
-    def make(switch: Switch) -> tuple[Rule, ...]:
-        rules = healthy[switch.id]
-        if switch.id in laid_over:
-            rules += laid_over[switch.id]
-        if switch.kind is SwitchKind.GPU:
-            rules = (*rules, stamp_rule(Gpu(switch.domain, switch.rail), in_force))
-        return rules
-
-    return LazyTables(routes.fabric, make)
 
 
 @lru_cache(maxsize=4)
@@ -154,40 +125,22 @@ def families(fabric: Fabric, policy: RoutingPolicy) -> tuple[Family, ...]:
     )
 
 
-def version_rules(routes: Routes, version: int) -> dict[str, tuple[Rule, ...]]:
-    """The rules that only packets of ``version`` obey: repairs, and drops at the ports of dead links.
-
-    A link that has come back stays closed until routes that use it are in force.
-    """
-    fabric = routes.fabric
-    tables = {switch_id: list(rules) for switch_id, rules in repair_rules(routes).items()}
-    for link_id in sorted(routes.links_down):
-        link = fabric.link_by_id[link_id]
-        if link.kind is not LinkKind.HOST:
-            for end in (link.a, link.b):
-                closed = Match(in_port=link.port(end))
-                tables.setdefault(end, []).append(Rule(end, PRIORITY_CLOSED_PORT, closed, (), "link is down"))
-    return {
-        switch_id: tuple(replace(rule, match=replace(rule.match, version=version)) for rule in rules)
-        for switch_id, rules in tables.items()
-    }
-
-
-def stamp_rule(gpu: Gpu, version: int) -> Rule:
-    """The rule that puts what ``gpu`` sends on the routes of ``version``."""
+def stamp_rule(version: int) -> Rule:
+    """The rule of a GPU switch that puts what its GPU sends on the routes of ``version``."""
     match = Match(ETH_TYPE_IPV4, None, EVERY_GPU, HOST_PORT, version=0)
-    return Rule(gpu.switch_id, PRIORITY_STAMP, match, (Stamp(version),), "routes in force")
+    return Rule(PRIORITY_STAMP, match, (Stamp(version),), "routes in force")
 
 
 @lru_cache(maxsize=4)
 def healthy_rules(fabric: Fabric, policy: RoutingPolicy) -> RuleTables:
     """The rules of every switch when nothing is broken, in closed form."""
     plan = forwarding(fabric, policy)
-    return LazyTables(fabric, lambda switch: _healthy_table(plan, switch))
+    placed = placed_rules(fabric, policy) if policy.placement is not None else {}
+    return LazyTables(fabric, lambda switch: _healthy_table(plan, switch) + placed.get(switch.id, ()))
 
 
 def _healthy_table(plan: Forwarding, switch: Switch) -> tuple[Rule, ...]:
-    rules = [Rule(switch.id, PRIORITY_TABLE_MISS, Match(), (), "table-miss")]
+    rules = [Rule(PRIORITY_TABLE_MISS, Match(), (), "table-miss")]
     if switch.kind is SwitchKind.GPU:
         rules += _gpu_switch_rules(plan, switch)
     elif switch.kind is SwitchKind.NVSWITCH:
@@ -201,7 +154,7 @@ def _healthy_table(plan: Forwarding, switch: Switch) -> tuple[Rule, ...]:
     else:
         rules += _spine_rules(plan, switch)
     if switch.kind is SwitchKind.GPU and protected(plan):
-        rules = [each for rule in rules for each in _told_apart(plan, switch, rule)]
+        rules = [each for rule in rules for each in told_apart(plan, switch, rule)]
     return (*rules, *marked_rules(plan, switch))
 
 
@@ -219,16 +172,16 @@ def _ip_rule(
     if port is not None:
         way = port_action(plan, switch, port)
         actions = (way,) if switch.kind is SwitchKind.GPU else (DecTtl(), way)
-    return Rule(switch.id, priority, Match(ETH_TYPE_IPV4, src, dst), actions, reason)
+    return Rule(priority, Match(ETH_TYPE_IPV4, src, dst), actions, reason)
 
 
-def _told_apart(plan: Forwarding, switch: Switch, rule: Rule) -> tuple[Rule, ...]:
+def told_apart(plan: Forwarding, switch: Switch, rule: Rule) -> tuple[Rule, ...]:
     """A GPU switch's rule twice: for what passes through, and above it for what the GPU itself sends."""
     for port in (NVLINK_PORT, *plan.nic_ports(switch.id)):
         if rule.actions == (port_action(plan, switch, port),):
-            sent = replace(rule.match, in_port=HOST_PORT)
+            sent = rule.match._replace(in_port=HOST_PORT)
             way = (port_action(plan, switch, port, from_gpu=True),)
-            return rule, Rule(rule.switch_id, rule.priority + ABOVE_FROM_GPU, sent, way, rule.reason)
+            return rule, Rule(rule.priority + ABOVE_FROM_GPU, sent, way, rule.reason)
     return (rule,)
 
 
@@ -236,17 +189,23 @@ def _gpu_switch_rules(plan: Forwarding, switch: Switch) -> list[Rule]:
     gpu = Gpu(switch.domain, switch.rail)
     arp = Match(ETH_TYPE_ARP, None, EVERY_GPU, HOST_PORT, ARP_REQUEST)
     rules = [
-        Rule(switch.id, PRIORITY_ARP, arp, (ArpReply(),), "ARP answer"),
-        Rule(switch.id, LEVEL_EXACT, Match(ETH_TYPE_IPV4, None, exact(gpu)), delivery(), "own GPU"),
+        Rule(PRIORITY_ARP, arp, (ArpReply(),), "ARP answer"),
+        Rule(LEVEL_EXACT, Match(ETH_TYPE_IPV4, None, exact(gpu)), delivery(), "own GPU"),
         _ip_rule(plan, switch, LEVEL_DOMAIN, None, domain_of(gpu), NVLINK_PORT, "own domain by NVLink"),
     ]
     if plan.fabric.kind is FabricKind.IDEAL:
         return rules
-    if plan.relay is Relay.SOURCE:
+    near, far = "relay in the own domain", "relay in the destination's domain"
+    if plan.relay in (Relay.SOURCE, Relay.BALANCED):
         rules += _nic_rules(plan, switch, LEVEL_RAIL, rail_of(gpu), "own rail by NIC")
-        rules.append(_ip_rule(plan, switch, LEVEL_DEFAULT, None, EVERY_GPU, NVLINK_PORT, "relay in the own domain"))
+    if plan.relay is Relay.SOURCE:
+        rules.append(_ip_rule(plan, switch, LEVEL_DEFAULT, None, EVERY_GPU, NVLINK_PORT, near))
+    elif plan.relay is Relay.BALANCED:
+        rails_alike, other_rails = (with_rail_bit(EVERY_GPU, rail) for rail in (gpu.rail, gpu.rail + 1))
+        rules.append(_ip_rule(plan, switch, LEVEL_DEFAULT, None, rails_alike, NVLINK_PORT, near))
+        rules += _nic_rules(plan, switch, LEVEL_DEFAULT, other_rails, far)
     else:
-        reason = "relay in the destination's domain" if plan.relay is Relay.DESTINATION else "other domains by NIC"
+        reason = far if plan.relay is Relay.DESTINATION else "other domains by NIC"
         rules += _nic_rules(plan, switch, LEVEL_DEFAULT, EVERY_GPU, reason)
     return rules
 
@@ -276,6 +235,7 @@ def _leaf_rules(plan: Forwarding, switch: Switch) -> list[Rule]:
     else:
         below = list(plan.gpus_below(switch.id))
     rules = [_one_for(plan, switch, gpu, "below this leaf") for gpu in below]
+    rules += from_stand_ins(plan, switch, LEVEL_OWN_GPU)
     uplinks = plan.uplinks(switch.id)
     if not uplinks:
         return rules
@@ -305,97 +265,7 @@ def _hashed_rules(
 ) -> list[Rule]:
     rules = []
     for dst in destinations:
-        for src in plan.source_classes(switch.id):
+        for src, port in plan.healthy_shares(switch, dst, ports):
             level = LEVEL_HASHED_ANY_SOURCE if src is None else LEVEL_HASHED
-            port = plan.healthy_choice(switch, HashKey(src, dst), ports)
             rules.append(_ip_rule(plan, switch, level, src, dst, port, "hashed"))
     return rules
-
-
-def repair_rules(routes: Routes) -> dict[str, tuple[Rule, ...]]:
-    """The rules to lay over the healthy ones under the routes' failures; only switches that need any are named."""
-    tables = {}
-    for switch_id, changed in routes.changes().items():
-        rules = _Repair(routes, routes.fabric.switch_by_id[switch_id]).rules(changed)
-        if rules:
-            tables[switch_id] = rules
-    return tables
-
-
-class _Repair:
-    """Works out the repair rules of one switch."""
-
-    def __init__(self, routes: Routes, switch: Switch) -> None:
-        self.routes = routes
-        self.plan = routes.forwarding
-        self.switch = switch
-
-    def rules(self, changed: Iterable[Gpu]) -> tuple[Rule, ...]:
-        """Rules for the destinations among ``changed`` whose next hop from here is not the healthy one."""
-        single: dict[Slot, dict[Gpu, int | None]] = defaultdict(dict)
-        rules: list[Rule] = []
-        for dst in changed:
-            healthy = self.plan.healthy_ports(self.switch, dst)
-            ports = self.routes.preferred_ports(self.switch.id, dst)
-            if ports == healthy:
-                continue
-            slot = slot_of(self.plan, self.switch, dst)
-            if len(ports) > 1:
-                rules += self._hashed(slot, dst, healthy, ports)
-            else:
-                single[slot][dst] = ports[0] if ports else None
-        for slot, port_of in single.items():
-            rules += self._grouped(slot, port_of)
-        if self.switch.kind is SwitchKind.GPU and protected(self.plan):
-            rules = [each for rule in rules for each in _told_apart(self.plan, self.switch, rule)]
-        return tuple(rules)
-
-    def _rule(self, priority: int, src: Selector | None, dst: Selector, port: int | None, reason: str = "") -> Rule:
-        return _ip_rule(
-            self.plan, self.switch, priority, src, dst, port, "partitioned" if port is None else reason or "repair"
-        )
-
-    def _hashed(self, slot: Slot, dst: Gpu, healthy: tuple[int, ...], ports: tuple[int, ...]) -> list[Rule]:
-        """Rules by source class, only for the classes whose port changes."""
-        over_hash = slot.level == LEVEL_HASHED and len(healthy) > 1
-        selector = self.plan.dst_selector(self.switch, dst)
-        rules = []
-        for src in self.plan.source_classes(self.switch.id):
-            if src == exact(dst):
-                continue
-            key = HashKey(src, selector)
-            port = self.plan.choose(self.switch, key, ports)
-            if over_hash and port == self.plan.healthy_choice(self.switch, key, healthy):
-                continue
-            if src is not None:
-                priority = slot.level + ABOVE_PAIR
-            elif over_hash:
-                priority = LEVEL_HASHED_ANY_SOURCE + ABOVE_EXACT
-            else:
-                priority = slot.level + ABOVE_EXACT
-            rules.append(self._rule(priority, src, exact(dst), port, "repair, hashed"))
-        return rules
-
-    def _grouped(self, slot: Slot, port_of: dict[Gpu, int | None]) -> list[Rule]:
-        """Few rules for destinations of one healthy rule that now go out of a single port each, or nowhere."""
-        left = dict(port_of)
-        rules: list[Rule] = []
-        if len(port_of) > 1:
-            served = [gpu for gpu in self.plan.fabric.gpus if slot_of(self.plan, self.switch, gpu) == slot]
-            if len(port_of) == len(served) and len(set(port_of.values())) == 1:
-                return [self._rule(slot.level + ABOVE_WHOLE, None, slot.match, port_of[served[0]])]
-            for above in (ABOVE_DOMAIN, ABOVE_RAIL):
-                groups: dict[Selector, list[Gpu]] = defaultdict(list)
-                for gpu in served:
-                    narrowed = slot.match._replace(rail_bits=gpu.rail, rail_mask=ALL_BITS)
-                    groups[domain_of(gpu) if above == ABOVE_DOMAIN else narrowed].append(gpu)
-                for selector, members in groups.items():
-                    # Members already covered by a narrower rule of higher priority need not agree.
-                    rest = [gpu for gpu in members if gpu in left or gpu not in port_of]
-                    ports = {left.get(gpu, -1) for gpu in rest}
-                    if len(rest) > 1 and len(ports) == 1 and -1 not in ports:
-                        rules.append(self._rule(slot.level + above, None, selector, ports.pop()))
-                        for gpu in rest:
-                            del left[gpu]
-        rules += [self._rule(slot.level + ABOVE_EXACT, None, exact(gpu), port) for gpu, port in left.items()]
-        return rules

@@ -79,3 +79,14 @@ def coarse_class(gpu: Gpu) -> Selector:
 def with_plane_bit(selector: Selector, gpu: Gpu) -> Selector:
     """``selector`` narrowed to the domains whose number is even or odd like that of ``gpu``."""
     return selector._replace(domain_bits=(gpu.domain + 1) & 1, domain_mask=1)
+
+
+def with_rail_bit(selector: Selector, rail: int) -> Selector:
+    """``selector`` narrowed to the rails whose number is even or odd like ``rail``."""
+    return selector._replace(rail_bits=rail & 1, rail_mask=1)
+
+
+def domains_alike(gpu: Gpu) -> Selector:
+    """The GPUs on the rail of ``gpu`` in all domains whose number is the same modulo 64."""
+    mask = HASH_DOMAINS - 1
+    return Selector((gpu.domain + 1) & mask, mask, gpu.rail, ALL_BITS)

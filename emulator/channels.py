@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from controller.placement import CHANNEL_BASE_PORT
 from emulator.kernel import inside_network_namespace
 from workloads.records import ConnectionRecord
 
-FIRST_CHANNEL_PORT = 7000
+FIRST_CHANNEL_PORT = CHANNEL_BASE_PORT
 MOST_CHANNELS = 8
 """Channels of one pair; further transfers queue up behind those that are there."""
 

@@ -73,8 +73,7 @@ def disagreement(
             continue
         for position, wanted in enumerate(declared):
             if position >= len(probe):
-                where = f"was last seen at {probe[-1][0]} ({probe[-1][1]})" if probe else "was seen nowhere"
-                return f"probe {number} {where}, but should have gone on to {wanted[0]} ({wanted[1]})"
+                return f"probe {number} {_vanished(probe[-1] if probe else None, wanted)}"
             if probe[position] != wanted:
                 got = probe[position]
                 return f"probe {number} was at {got[0]} ({got[1]}) where {wanted[0]} ({wanted[1]}) is declared"
@@ -83,6 +82,18 @@ def disagreement(
         if packets < len(captured):
             return f"port {interface} counted {packets} packets {direction}, but {len(captured)} probes passed it"
     return ""
+
+
+def _vanished(last: Sighting | None, wanted: Sighting) -> str:
+    """Where a probe has got lost that was seen at ``last`` and should have been seen at ``wanted``."""
+    if last is None:
+        return f"was seen nowhere: it did not even arrive at {wanted[0]}"
+    if last[1] == "out":
+        return (
+            f"vanished on the link between {last[0]} and {wanted[0]}: it was sent out of {last[0]} "
+            f"and never came in at {wanted[0]}"
+        )
+    return f"vanished in a switch: it came in at {last[0]} and was not sent on to {wanted[0]}"
 
 
 def trace_probes(emulation: Emulation, src_id: str, dst_id: str, count: int = 5) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from emulator.asking import Ask, held_qdiscs
 from emulator.errors import ImpairmentError, NotEmulatedError
 from emulator.names import link_interfaces
 from emulator.netem import Netem, netem_batch
-from emulator.shape import Shape, change_rate_batch
+from emulator.shape import QUEUES, Shape, change_rate_batch
 from emulator.shaping import Queues, read_queues, read_rates
 from emulator.tc import run_batch
 from topologies.model import Link
@@ -78,7 +78,7 @@ def blackhole(link: Link, direction: Direction, shapes: Mapping[str, Shape], on:
     lines = []
     for name in ends(link, direction):
         limit = BLACKHOLE_LIMIT_BYTES if on else shapes[name].queue_bytes
-        lines += [f"qdisc replace dev {name} parent 1:{leaf} handle {leaf}: bfifo limit {limit}" for leaf in (2, 3)]
+        lines += [f"qdisc replace dev {name} parent 1:{leaf} handle {leaf}: bfifo limit {limit}" for leaf in QUEUES]
     _tc(lines)
 
 

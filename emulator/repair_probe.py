@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from emulator.emulation import Emulation
 
 MAX_RATE_PER_S = 5000
+TIMELINE_KEYS = ("detected_s", "computed_s", "repaired_s", "reaction_s", "rules_added")
 STEADY_S = 0.3
 """How long the stream runs before the failure, after the repair and after the restore."""
 
@@ -54,9 +55,9 @@ def measure_repair(emulation: Emulation, link_id: str, src_id: str, dst_id: str,
 
     ``failure`` and ``restore`` of the result each have ``longest_gap_s``, ``sent`` and ``lost``. ``timeline`` has
     seconds since the failure: ``detected_s``, ``repaired_s`` (the last switch has confirmed its rules),
-    ``traffic_back_s`` (the longest gap is over), and the durations ``computed_s`` and ``reaction_s`` (first port
-    message to last confirmation). JSON-ready. Raises UnknownElementError for unknown names, EmulatorError for an
-    impossible rate.
+    ``traffic_back_s`` (the longest gap is over), the durations ``computed_s`` and ``reaction_s`` (first port message to
+    last confirmation), and how many rules were sent (``rules_added``). JSON-ready. Raises UnknownElementError for
+    unknown names, EmulatorError for an impossible rate.
     """
     emulation.links.target(link_id)
     src, dst = emulation.fabric.gpu(src_id), emulation.fabric.gpu(dst_id)
@@ -82,7 +83,7 @@ def measure_repair(emulation: Emulation, link_id: str, src_id: str, dst_id: str,
         }
         if not up:
             result["timeline"] = {
-                **{key: done.get(key) for key in ("detected_s", "computed_s", "repaired_s", "reaction_s")},
+                **{key: done.get(key) for key in TIMELINE_KEYS},
                 "traffic_back_s": gap and gap[1] - changed_s,
             }
     return result

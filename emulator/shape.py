@@ -19,6 +19,9 @@ LARGEST_WINDOW_SCALE = 3
 WINDOWS_PER_QUEUE = 8
 BURST_S = 0.020
 SMALL_PACKET_SHARE = 0.1
+PROBE_SHARE = 0.01
+QUEUES = (2, 3, 4)
+"""Classes of a link that have a queue: data, small packets, the probes of BFD."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +73,10 @@ def shape(rate_mbps: float) -> Shape:
 def tc_batch(shapes: Mapping[str, Shape]) -> str:
     """Input for ``tc -batch`` that shapes unshaped interfaces by name.
 
-    One HTB class has the link's rate; its two children share it. Packets below 128 bytes (acknowledgements, probes)
+    One HTB class has the link's rate; its three children share it. Packets below 128 bytes (acknowledgements, probes)
     go first: waiting behind the data of the other direction they would throttle flows that are not limited by this
-    link. Rates are given in bits per second without a prefix; tc's "bps" would mean bytes.
+    link. The probes of BFD (TOS 0xC0) have a class of their own before both, so that no load looks like a dead link.
+    Rates are given in bits per second without a prefix; tc's "bps" would mean bytes.
     """
     return "\n".join(line for name, one in shapes.items() for line in shaper(name, one)) + "\n"
 
@@ -82,9 +86,9 @@ def shaper(name: str, shape: Shape, parent: str = "root") -> list[str]:
     return [
         f"qdisc add dev {name} {parent} handle 1: htb default 2",
         *(f"class add {words}" for words in _classes(name, shape)),
-        f"qdisc add dev {name} parent 1:2 handle 2: bfifo limit {shape.queue_bytes}",
-        f"qdisc add dev {name} parent 1:3 handle 3: bfifo limit {shape.queue_bytes}",
-        f"filter add dev {name} parent 1: protocol ip prio 1 u32 match u16 0 0xff80 at 2 flowid 1:3",
+        *(f"qdisc add dev {name} parent 1:{each} handle {each}: bfifo limit {shape.queue_bytes}" for each in QUEUES),
+        f"filter add dev {name} parent 1: protocol ip prio 1 u32 match u8 0xc0 0xff at 1 flowid 1:4",
+        f"filter add dev {name} parent 1: protocol ip prio 2 u32 match u16 0 0xff80 at 2 flowid 1:3",
     ]
 
 
@@ -96,10 +100,11 @@ def change_rate_batch(name: str, shape: Shape, rate_mbps: float | None) -> list[
 
 def _classes(name: str, shape: Shape) -> list[str]:
     rate = shape.rate_bytes_per_s * 8
-    small = math.ceil(rate * SMALL_PACKET_SHARE)
+    small, probes = math.ceil(rate * SMALL_PACKET_SHARE), math.ceil(rate * PROBE_SHARE)
     rest = f"burst {shape.burst_bytes} cburst {shape.burst_bytes} quantum {shape.quantum_bytes}"
     return [
         f"dev {name} parent 1: classid 1:1 htb rate {rate}bit {rest}",
-        f"dev {name} parent 1:1 classid 1:2 htb rate {rate - small}bit ceil {rate}bit prio 1 {rest}",
-        f"dev {name} parent 1:1 classid 1:3 htb rate {small}bit ceil {rate}bit prio 0 {rest}",
+        f"dev {name} parent 1:1 classid 1:2 htb rate {rate - small - probes}bit ceil {rate}bit prio 2 {rest}",
+        f"dev {name} parent 1:1 classid 1:3 htb rate {small}bit ceil {rate}bit prio 1 {rest}",
+        f"dev {name} parent 1:1 classid 1:4 htb rate {probes}bit ceil {rate}bit prio 0 {rest}",
     ]

@@ -19,8 +19,9 @@ from controller.framework import PROTOCOL
 from controller.keeper import CALM_S, AskPorts, Held, Keeper, Orders, Stage
 from controller.openflow import group_steps, rule_identity, steps
 from controller.policy import RoutingPolicy
+from controller.repairs import rules_for
 from controller.routing import Routes
-from controller.rules import groups_for, rules_for
+from controller.rules import groups_for
 from topologies.model import Fabric, Gpu, LinkKind
 
 Status = tuple[int, bool] | None

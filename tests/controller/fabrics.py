@@ -47,7 +47,7 @@ def built(spec: FabricSpec) -> Fabric:
 
 def policies(fabric: Fabric) -> list[RoutingPolicy]:
     """The policies that differ on ``fabric``."""
-    relays = [Relay.SOURCE, Relay.DESTINATION] if fabric.kind is K.RAIL_ONLY else [Relay.SOURCE]
+    relays = [Relay.SOURCE, Relay.DESTINATION, Relay.BALANCED] if fabric.kind is K.RAIL_ONLY else [Relay.SOURCE]
     return [RoutingPolicy(relay, seed=3) for relay in relays]
 
 

@@ -23,8 +23,8 @@ import pytest
 
 from controller.entries import MARK_DSCP, DecTtl, Output, Rule, Stamp, ToGroup, Unmark, Unstamp
 from controller.entries import Match as RuleMatch
+from controller.repairs import rules_for
 from controller.routing import Routes
-from controller.rules import rules_for
 from tests.controller.fabrics import built
 from tests.controller.interpreters import ROOT, interpreter
 from topologies.model import Fabric, FabricKind, FabricSpec, Failures, LinkKind

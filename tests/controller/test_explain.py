@@ -7,8 +7,8 @@ import pytest
 from controller.entries import MARKED_AROUND, PRIORITY_CLOSED_PORT, PRIORITY_STAMP
 from controller.explain import explain, purpose
 from controller.policy import RoutingPolicy
+from controller.repairs import rules_for
 from controller.routing import Routes
-from controller.rules import rules_for
 from tests.controller.fabrics import NAMED, built
 from topologies.model import FabricKind, FabricSpec, Failures, Gpu
 

@@ -30,7 +30,7 @@ def bytes_of(message: Any, xid: int = 7) -> bytes:
 
 
 def rule(priority: int, dst: Selector, port: int) -> Rule:
-    return Rule("x", priority, Match(0x0800, None, dst), (Output(port),), "test")
+    return Rule(priority, Match(0x0800, None, dst), (Output(port),), "test")
 
 
 def flow(match: dict[str, Any], actions: list[Any], **fields: Any) -> bytes:
@@ -56,7 +56,8 @@ BEYOND_ITS_MASK = flow({**IP, "ipv4_dst": ("10.0.1.0", "255.255.255.0")}, OUT_2)
     [
         (lambda: flow({"ipv4_dst": "10.0.1.0"}, OUT_2), "match on ipv4_dst without its eth_type 0x0800"),
         (lambda: flow({**IP, "arp_op": 1}, OUT_2), "match on arp_op without"),
-        (lambda: flow({**IP, "tcp_dst": 80, "ip_proto": 6}, OUT_2), "no switch of ours looks at"),
+        (lambda: flow({**IP, "udp_dst": 80, "ip_proto": 17}, OUT_2), "no switch of ours looks at"),
+        (lambda: flow({**IP, "tcp_dst": 80}, OUT_2), "without the ip_proto of TCP"),
         (lambda: flow({"in_port": 1}, [PARSER.OFPActionOutput(9)]), "no port 9"),
         (lambda: flow({"in_port": 1}, [PARSER.OFPActionGroup(77)]), "no group 77"),
         (lambda: flow({"in_port": 1}, OUT_2, table_id=3), "table 3"),
@@ -85,12 +86,12 @@ def test_bad_messages_are_refused(message: Callable[[], bytes], words: str) -> N
 
 def test_a_second_group_of_the_same_number_is_refused_and_deleting_one_takes_its_flows() -> None:
     switch = FakeSwitch("x", [1, 2])
-    switch.apply(encoded_group(Group("x", ALWAYS_GROUP_ID, (Bucket(None, ()),))))
-    two = encoded_group(Group("x", 2, (Bucket(2, (Output(2),)), Bucket(None, ()))))
+    switch.apply(encoded_group(Group(ALWAYS_GROUP_ID, (Bucket(None, ()),))))
+    two = encoded_group(Group(2, (Bucket(2, (Output(2),)), Bucket(None, ()))))
     switch.apply(two)
     with pytest.raises(BadMessageError, match="exists already"):
         switch.apply(two)
-    switch.apply(encoded_rule(Rule("x", 5, Match(0x0800), (ToGroup(2),), "test")))
+    switch.apply(encoded_rule(Rule(5, Match(0x0800), (ToGroup(2),), "test")))
     switch.apply(bytes_of(openflow.group_delete(PROTOCOL, 2)))
     assert list(switch.flows()) == []
 
@@ -128,10 +129,10 @@ def test_lookup_by_priority_and_mask_and_ambiguity() -> None:
 
 def test_fast_failover_and_in_port() -> None:
     switch = FakeSwitch("x", [1, 2, 3])
-    switch.apply(encoded_group(Group("x", ALWAYS_GROUP_ID, (Bucket(None, ()),))))
+    switch.apply(encoded_group(Group(ALWAYS_GROUP_ID, (Bucket(None, ()),))))
     buckets = (Bucket(2, (Output(2),)), Bucket(3, (Output(3),)), Bucket(None, (Output(IN_PORT),)))
-    switch.apply(encoded_group(Group("x", 2, buckets)))
-    switch.apply(encoded_rule(Rule("x", 5, Match(0x0800), (ToGroup(2),), "test")))
+    switch.apply(encoded_group(Group(2, buckets)))
+    switch.apply(encoded_rule(Rule(5, Match(0x0800), (ToGroup(2),), "test")))
     packet = ip_packet(Gpu(0, 0), Gpu(1, 1))
     assert switch.forward(list(packet))[0] == 2
     switch.dead_ports = {2}
@@ -147,7 +148,7 @@ def test_fast_failover_and_in_port() -> None:
 
 def test_a_stamp_that_stamps_for_ever_is_found() -> None:
     switch = FakeSwitch("x", [1, 2])
-    switch.apply(encoded_rule(Rule("x", 9, Match(0x0800), (Stamp(3),), "stamps its own work again")))
+    switch.apply(encoded_rule(Rule(9, Match(0x0800), (Stamp(3),), "stamps its own work again")))
     with pytest.raises(AmbiguousRulesError, match="for ever"):
         switch.forward(ip_packet(Gpu(0, 0), Gpu(1, 1)))
 
@@ -160,7 +161,7 @@ def test_walks_find_loops_dead_links_and_turned_packets() -> None:
     def misled(*hops: tuple[str, int]) -> FakeFabric:
         fake = healthy_fabric(fabric, policy)
         for switch_id, port in hops:
-            fake.install(switch_id, Rule(switch_id, 999, Match(0x0800, None, exact(dst)), (Output(port),), "wrong"))
+            fake.install(switch_id, Rule(999, Match(0x0800, None, exact(dst)), (Output(port),), "wrong"))
         return fake
 
     fake = misled()
@@ -184,7 +185,7 @@ def test_a_copy_is_a_fabric_of_its_own() -> None:
     first = healthy_fabric(fabric, RoutingPolicy())
     second = first.copy()
     second.set_link("d0r0-rail0", up=False)
-    second.install("s0r1", Rule("s0r1", 999, Match(), (), "drop everything"))
+    second.install("s0r1", Rule(999, Match(), (), "drop everything"))
     for src, dst in permutations(fabric.gpus, 2):
         assert first.send(src, dst).turned_back is False
     assert second.send(Gpu(0, 1), Gpu(0, 0)).outcome is Outcome.DROPPED

@@ -182,7 +182,7 @@ def test_a_port_stays_closed_until_rules_that_use_it_are_in() -> None:
     driver.settle()
     driver.set_link("d0r0-rail0", up=True, tell=False)
     # A switch that knows nothing of the failure sends over the link.
-    wrong = Rule("s0r0", 1050, Match(), (Output(2),), "wrong")
+    wrong = Rule(1050, Match(), (Output(2),), "wrong")
     driver.fake.install("s0r0", wrong)
     src, dst = driver.fabric.gpu("d0r0"), driver.fabric.gpu("d1r0")
     version = driver.keeper.version
@@ -259,10 +259,10 @@ def test_foreign_rules_and_groups_go_and_wrong_ones_are_mended() -> None:
     driver = started("rail-only 2x2")
     switch = driver.fake.switches["s0r0"]
     flows, groups = driver.held("s0r0")
-    strange = Rule("s0r0", 7, Match(in_port=2), (Output(3),), "strange")
+    strange = Rule(7, Match(in_port=2), (Output(3),), "strange")
     spoilt = next(rule for rule in driver.sent["s0r0"].values() if ArpReply() in rule.actions)
     switch.apply(encoded_rule(strange))
-    switch.apply(encoded_rule(Rule("s0r0", spoilt.priority, spoilt.match, (Output(3),), "spoilt")))
+    switch.apply(encoded_rule(Rule(spoilt.priority, spoilt.match, (Output(3),), "spoilt")))
     flows[rule_identity(strange)] = Held(steps(strange.actions), strange)
     flows[rule_identity(spoilt)] = Held(steps((Output(3),)), spoilt)
     driver.keeper.connect("s0r0")

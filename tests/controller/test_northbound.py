@@ -67,6 +67,9 @@ def test_state_paths_and_failures(port: int) -> None:
     status, path = ask(port, "/paths?src=d0r0&dst=d2r1")
     assert status == 200
     assert path["relays"] == ["d0r1"]
+    assert path["channel"] is None
+    status, placed = ask(port, "/paths?src=d0r0&dst=d2r1&channel=3")
+    assert (status, placed["channel"], placed["links"]) == (200, 3, path["links"])
     assert path["links"][0] == "d0r0-s0r0"
     assert [hop["switch"] for hop in path["hops"]][-1] == "s2r1"
     assert ask(port, "/failures") == (200, {"links_broken": [], "links_held_down_s": {}, "partitioned": []})
@@ -80,6 +83,7 @@ def test_state_paths_and_failures(port: int) -> None:
         ("/paths?src=d0r0", "GET", 400, "parameter 'dst' is missing"),
         ("/paths?src=d0r0&dst=d9r9", "GET", 404, "no GPU 'd9r9'"),
         ("/paths?src=d0r0&dst=d0r0", "GET", 400, "no path to itself"),
+        ("/paths?src=d0r0&dst=d1r0&channel=x", "GET", 400, "channel is 'x'"),
         ("/paths?src", "GET", 400, "not of the form"),
         ("/state?x=1", "GET", 400, "unknown parameter 'x'"),
         ("/counters?switch=spine9", "GET", 404, "no node 'spine9'"),

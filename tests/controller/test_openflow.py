@@ -17,7 +17,8 @@ from controller import framework, openflow
 from controller.framework import PROTOCOL as datapath
 from controller.routing import Routes
 from controller.policy import RoutingPolicy
-from controller.rules import groups_for, rules_for
+from controller.repairs import rules_for
+from controller.rules import groups_for
 from topologies.builders import build
 from topologies.model import FabricSpec, Failures
 

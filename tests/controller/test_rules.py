@@ -11,8 +11,9 @@ import pytest
 from controller.entries import ABOVE_FROM_GPU, ArpReply, DecTtl, Output, Stamp, ToGroup
 from controller.errors import PolicyError, RouteError
 from controller.policy import Relay, RoutingPolicy, relay_named
+from controller.repairs import Repairs, rules_for
 from controller.routing import Routes
-from controller.rules import healthy_rules, rules_for, version_rules
+from controller.rules import healthy_rules
 from controller.selectors import EVERY_GPU, Selector, domain_of, exact, hash_class, rail_of
 from tests.controller.driver import healthy_fabric
 from tests.controller.fabrics import NAMED, built, policies
@@ -28,7 +29,7 @@ def test_healthy_tables_are_small(name: str) -> None:
         for switch in fabric.switches:
             count = len(healthy_rules(fabric, policy)[switch.id])
             if switch.kind is SwitchKind.GPU:
-                assert count <= 12 if fabric.spec.uplinks == 1 else 15
+                assert count <= (14 if policy.relay is Relay.BALANCED else 12) + 5 * (fabric.spec.uplinks - 1)
             elif switch.kind is SwitchKind.NVSWITCH and fabric.kind is not FabricKind.IDEAL:
                 assert count == 3 * fabric.spec.rails + 1
             elif switch.kind is SwitchKind.RAIL:
@@ -37,7 +38,7 @@ def test_healthy_tables_are_small(name: str) -> None:
         for switch in fabric.switches:
             count = len(healthy_rules(fabric, plain)[switch.id])
             if switch.kind is SwitchKind.GPU:
-                assert count <= 8
+                assert count <= 10 + fabric.spec.uplinks
             elif switch.kind is SwitchKind.NVSWITCH:
                 assert count == fabric.spec.rails + 1
             elif switch.kind is SwitchKind.RAIL:
@@ -59,10 +60,10 @@ def test_identities_are_unique_and_only_gpu_switches_leave_the_ttl_alone(name: s
 def test_a_repaired_nic_is_few_rules() -> None:
     fabric = built(FabricSpec(FabricKind.RAIL_ONLY, 4, 4))
     routes = Routes(fabric, Failures(links=frozenset({"d1r2-rail2"})))
-    repairs = version_rules(routes, 9)
+    repairs = Repairs(routes, 9)
     assert {rule.match.version for rules in repairs.values() for rule in rules} == {9}
     # Both ends of the dead link are closed.
-    closed = {rule.switch_id for rules in repairs.values() for rule in rules if rule.reason == "link is down"}
+    closed = {switch_id for switch_id, rules in repairs.items() for rule in rules if rule.reason == "link is down"}
     assert closed == {"s1r2", "rail2"}
 
     def named(switch_id: str) -> list[Selector | None]:
@@ -100,11 +101,11 @@ def test_partitioned_gpu_is_named_and_dropped_for() -> None:
         pair for other in fabric.gpus if other != cut for pair in ((cut, other), (other, cut))
     }
     tables = rules_for(routes)
-    drops = [rule for rules in tables.values() for rule in rules if rule.reason == "partitioned"]
-    assert drops
-    assert all(rule.actions == () for rule in drops)
+    drops = {switch_id: [rule for rule in rules if rule.reason == "partitioned"] for switch_id, rules in tables.items()}
+    assert any(drops.values())
+    assert all(rule.actions == () for rules in drops.values() for rule in rules)
     # At the cut GPU: one drop for its domain, one for its rail, one for the rest.
-    assert len([rule for rule in drops if rule.switch_id == "s0r1"]) == 3
+    assert len(drops["s0r1"]) == 3
     with pytest.raises(RouteError, match="two different GPUs"):
         routes.path(cut, cut)
 
@@ -125,7 +126,7 @@ def test_dead_gpu_cannot_talk_and_does_not_relay() -> None:
 
 def test_relays_follow_the_policy() -> None:
     fabric = built(FabricSpec(FabricKind.RAIL_ONLY, 4, 4))
-    for relay, expected in ((Relay.SOURCE, Gpu(0, 3)), (Relay.DESTINATION, Gpu(2, 1))):
+    for relay, expected in ((Relay.SOURCE, Gpu(0, 3)), (Relay.DESTINATION, Gpu(2, 1)), (Relay.BALANCED, Gpu(0, 3))):
         path = Routes(fabric, policy=RoutingPolicy(relay)).path(Gpu(0, 1), Gpu(2, 3))
         assert path is not None
         assert path.relays == (expected,)
@@ -135,7 +136,7 @@ def test_relays_follow_the_policy() -> None:
     assert direct is not None
     assert direct.relays == ()
     assert relay_named("destination") is Relay.DESTINATION
-    with pytest.raises(PolicyError, match="source or destination"):
+    with pytest.raises(PolicyError, match="source, destination or balanced"):
         relay_named("direct")
 
 
@@ -144,9 +145,14 @@ def test_every_arp_request_is_answered_with_the_right_address() -> None:
     fake = healthy_fabric(fabric, RoutingPolicy())
     for asking, wanted in permutations(fabric.gpus, 2):
         assert fake.arp_answer(asking, wanted) == addresses.mac(wanted.domain, wanted.rail)
-    responders = [rule for table in rules_for(Routes(fabric)).values() for rule in table if ArpReply() in rule.actions]
-    assert {rule.switch_id for rule in responders} == {gpu.switch_id for gpu in fabric.gpus}
-    assert all(rule.match.in_port == 1 for rule in responders)
+    responders = {
+        switch_id: rule
+        for switch_id, table in rules_for(Routes(fabric)).items()
+        for rule in table
+        if ArpReply() in rule.actions
+    }
+    assert responders.keys() == {gpu.switch_id for gpu in fabric.gpus}
+    assert all(rule.match.in_port == 1 for rule in responders.values())
 
 
 @pytest.mark.parametrize("gpu", [Gpu(0, 0), Gpu(3, 1), Gpu(254, 255), Gpu(255, 0), Gpu(300, 7), Gpu(65534, 255)])

@@ -17,7 +17,7 @@ from emulator.errors import ImpairmentError, NotEmulatedError
 from emulator.impairments import netem_available, netem_of_link, read, set_netem
 from emulator.link_control import LinkControl
 from emulator.netem import Netem, netem_batch, netem_of
-from emulator.shape import Shape, shape, shaper, tc_batch
+from emulator.shape import QUEUES, Shape, shape, shaper, tc_batch
 from emulator.shaping import LINK_CLASS, read_queues
 from topologies.builders import build
 from topologies.model import FabricKind, FabricSpec, Link, LinkKind
@@ -66,7 +66,7 @@ class Kernel:
                 yield netem_message(index, netem.delay_ms, netem.jitter_ms, netem.loss_share)
             htb = UNDER_NETEM if index in self.netems else ROOT
             yield message(index, 0x00010000, htb, "htb", attribute(2, struct.pack("IIIII", 3 << 16, 10, 2, 0, 0)))
-            for leaf in (2, 3):
+            for leaf in QUEUES:
                 yield message(index, leaf << 16, 0x00010000 | leaf, "bfifo", struct.pack("I", one.queue_bytes))
 
     def get_classes(self, index: int) -> list[Any]:

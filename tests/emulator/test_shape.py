@@ -37,7 +37,9 @@ def test_tc_is_given_bits_per_second_and_queues_under_the_classes():
     lines = tc_batch({"s0r0-eth2": shape(20)}).splitlines()
     assert lines[0] == "qdisc add dev s0r0-eth2 root handle 1: htb default 2"
     assert "classid 1:1 htb rate 20000000bit burst 50000 " in lines[1]
-    assert "classid 1:2 htb rate 18000000bit ceil 20000000bit prio 1" in lines[2]
-    assert "classid 1:3 htb rate 2000000bit ceil 20000000bit prio 0" in lines[3]
+    assert "classid 1:2 htb rate 17800000bit ceil 20000000bit prio 2" in lines[2]
+    assert "classid 1:3 htb rate 2000000bit ceil 20000000bit prio 1" in lines[3]
+    assert "classid 1:4 htb rate 200000bit ceil 20000000bit prio 0" in lines[4]
+    assert "match u8 0xc0 0xff at 1 flowid 1:4" in lines[8]
     assert not any("bps" in line or "mbit" in line for line in lines)
-    assert lines[4] == "qdisc add dev s0r0-eth2 parent 1:2 handle 2: bfifo limit 1048560"
+    assert lines[5] == "qdisc add dev s0r0-eth2 parent 1:2 handle 2: bfifo limit 1048560"

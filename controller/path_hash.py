@@ -1,0 +1,37 @@
+"""The path hash: which of several equally short ways a pair takes, from a seed and in the same way everywhere.
+
+A key is tried against all ways that a healthy fabric has, one attempt after another, until an attempt names a way that
+is usable. So a failure moves only the keys that used the dead way, and those in equal shares to all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+WORD = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+ATTEMPTS = 64
+"""After so many attempts (with one usable way in eight: once in 5,000 keys) the key alone decides."""
+
+
+def mixed(word: int) -> int:
+    """The finaliser of SplitMix64: a bijection of 64-bit words in which every input bit moves every output bit."""
+    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & WORD
+    return word ^ (word >> 31)
+
+
+def absorbed(state: int, words: Iterable[int]) -> int:
+    """``state`` after taking in ``words``; their order matters."""
+    for word in words:
+        state = mixed((state + _GOLDEN + word) & WORD)
+    return state
+
+
+def chosen(key: int, every: Sequence[int], usable: Sequence[int]) -> int:
+    """The member of ``usable`` that ``key`` gets; ``every`` has all ways that there are when nothing is broken."""
+    for attempt in range(ATTEMPTS):
+        way = every[mixed((key + attempt * _GOLDEN) & WORD) % len(every)]
+        if way in usable:
+            return way
+    return usable[mixed(key) % len(usable)]
