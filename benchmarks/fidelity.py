@@ -18,7 +18,7 @@ from simulator.routes import controller_router
 from simulator.shares import fair_rates_mbps
 from topologies.builders import build
 from topologies.model import NO_FAILURES, Fabric, FabricSpec, fabric_kind
-from topologies.scale import default_scale
+from topologies.scale import Scale, default_scale
 
 SHAPES = {16: (4, 4), 64: (8, 8), 256: (32, 8)}
 NAME = "fidelity"
@@ -42,10 +42,13 @@ def patterns(fabric: Fabric) -> dict[str, list[tuple[int, int]]]:
     }
 
 
-def measure(fabric: Fabric, wanted: list[str], window_s: float, repeats: int) -> dict[str, dict[str, Any]]:
-    """Shares per pattern over all repeats."""
+def measure(
+    fabric: Fabric, wanted: list[str], window_s: float, repeats: int, times: float
+) -> dict[str, dict[str, Any]]:
+    """Shares per pattern over all repeats, on links ``times`` as fast as at the default scale."""
     paths = controller_router(fabric)(NO_FAILURES)
-    scale = default_scale(fabric)
+    default = default_scale(fabric)
+    scale = Scale(default.rate / times, default.time)
     running = manager.up(fabric.spec, scale, NAME)
     try:
         found: dict[str, dict[str, Any]] = {}
@@ -97,11 +100,12 @@ def main() -> None:
     parser.add_argument("--pattern", action="append", help="only this pattern (several times for more)")
     parser.add_argument("--window", type=float, default=10.0, help="seconds")
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--times", type=float, default=1.0, help="links so many times as fast, to find the ceiling")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
     options = parser.parse_args()
     fabric = build(FabricSpec(options.fabric, *SHAPES[options.gpus]))
     wanted = options.pattern or list(patterns(fabric))
-    found = measure(fabric, wanted, options.window, options.repeats)
+    found = measure(fabric, wanted, options.window, options.repeats, options.times)
     print(
         f"{options.gpus} GPUs, {fabric.kind.value}, {options.repeats} run(s) of {options.window:g} s", file=sys.stderr
     )

@@ -23,6 +23,7 @@ from typing import Any
 from pyroute2 import netns
 
 from emulator.emulation import Emulation
+from emulator.errors import EmulatorError
 from emulator.kernel import (
     CLONE_NEWPID,
     boot_id,
@@ -61,11 +62,19 @@ def main() -> None:
 
 
 class _Reports:
-    """Messages to whoever ordered the fabric; nobody has to be listening."""
+    """Messages to whoever ordered the fabric."""
 
     def send(self, message: dict[str, Any]) -> None:
+        """Tell it, if it is still there."""
         with suppress(OSError):
             os.write(1, json.dumps(message).encode() + b"\n")
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Tell it; raises EmulatorError if it is gone, for then nobody wants this fabric any more."""
+        try:
+            os.write(1, json.dumps(message).encode() + b"\n")
+        except BrokenPipeError:
+            raise EmulatorError("whoever ordered this fabric has ended; it is given up") from None
 
     def close(self) -> None:
         """Let the other end see that no more will come."""
@@ -210,11 +219,11 @@ def _emulate(
             controller=order["controller"],
             bfd=order["bfd"],
         )
-        emulation.bring_up(lambda text: reports.send({"progress": text}))
+        emulation.bring_up(lambda text: reports.tell({"progress": text}))
         server = ControlServer(run_dir, emulation)
         status = emulation.status()
         run_dir.write_state(replace(state, ready=True, datapath=status["datapath"]))
-        reports.send({"result": status})
+        reports.tell({"result": status})
         reports.close()
         serving = threading.Thread(target=server.serve, daemon=True)
         serving.start()

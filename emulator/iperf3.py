@@ -14,13 +14,16 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.errors import MissingToolError
+from emulator.errors import CapacityError, MissingToolError
 
 BLOCK_BYTES = 8192
 """``-l``: what iperf3 reads and writes at once, and so the unit that sizes are rounded up to."""
 
 INTERVAL_S = 0.1
 """``-i``: how often a server notes what it has received; its completion time is read from these notes."""
+
+FIRST_PORT = 5201
+LAST_PORT = 65_535
 
 CONNECT_TIMEOUT_MS = 5000
 IDLE_TIMEOUT_S = 15
@@ -81,6 +84,17 @@ def sent_bytes(size_bytes: int, buffer_bytes: int) -> int:
     iperf3 ends a test when the last byte is queued, and what is still on its way then is not counted.
     """
     return -(-(size_bytes + 3 * buffer_bytes) // BLOCK_BYTES) * BLOCK_BYTES
+
+
+def flow_port(number: int) -> int:
+    """TCP port of the ``number``-th of the flows that run at once (from 0); raises CapacityError if none is left."""
+    port = FIRST_PORT + number
+    if port > LAST_PORT:
+        raise CapacityError(
+            f"flow number {number} has no port: {LAST_PORT - FIRST_PORT + 1} flows can run at once; "
+            "split the phase, or use the simulator"
+        )
+    return port
 
 
 def server_command(port: int, idle_timeout_s: int = IDLE_TIMEOUT_S) -> list[str]:

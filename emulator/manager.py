@@ -317,11 +317,14 @@ def up(
     run_dir = RunDir(name)
     with exclusive(run_dir.lock_path) as lock:
         with suppress(NoSuchFabricError):
-            if run_dir.read_state().alive:
+            state = run_dir.read_state()
+            if state.alive and state.ready:
                 raise FabricExistsError(
                     f"a fabric called '{name}' is up already: take it down with 'railbed down {name}', "
                     "or choose another --name"
                 )
+            # Who brings a fabric up holds this lock until it is ready; so this one's was killed.
+            _stop_alive(run_dir)
         _clear(run_dir)
         order = {
             "name": name,

@@ -22,7 +22,6 @@ from workloads.frontier import OnFailure
 from workloads.records import ConnectionRecord, Event, EventKind, Progress, TransferRecord, TransferStatus
 from workloads.schedule import Schedule, Transfer
 
-FIRST_PORT = 5201
 NIC_BUFFER_BYTES = 32_768
 NVLINK_BUFFER_BYTES = 262_144
 SPARE_S = 20.0
@@ -128,7 +127,7 @@ class Iperf3Replay:
         flows: list[_Flow] = []
         try:
             for offset, transfer in enumerate(phase):
-                flows.append(self._start_server(transfer, FIRST_PORT + offset, directory))
+                flows.append(self._start_server(transfer, iperf3.flow_port(offset), directory))
             await_listening([(flow.server, flow.port) for flow in flows], self._cancelled)
             for flow in flows:
                 self._start_client(flow)

@@ -13,7 +13,7 @@ import click
 import pytest
 
 from cli.main import COMMANDS, railbed
-from emulator import iperf3, shape
+from emulator import iperf3, load, shape
 from emulator.host_settings import HOST_SYSCTLS
 from topologies.presets import PRESETS
 from topologies.scale import DEFAULT_TIME, LARGEST_RATE_MBPS, NIC_FLOOR_MBPS, SMALLEST_RATE_MBPS
@@ -203,6 +203,9 @@ def test_the_presets_are_the_ones_in_the_text() -> None:
         ("fidelity.md", f"{shape.PAYLOAD_BYTES}/{shape.FRAME_BYTES}"),
         ("fidelity.md", f"`tcp_pacing_ca_ratio` {HOST_SYSCTLS['net/ipv4/tcp_pacing_ca_ratio']}"),
         ("fidelity.md", f"`tcp_min_tso_segs` {HOST_SYSCTLS['net/ipv4/tcp_min_tso_segs']}"),
+        ("fidelity.md", f"waited more than {load.MOST_WAIT_SHARE:.0%}".replace("%", " %")),
+        ("fidelity.md", f"turns took more than {load.MOST_LOOP_S * 1000:.0f} ms"),
+        ("fidelity.md", f"less than {load.LEAST_SATURATED_SHARE:.0%}".replace("%", " %")),
         ("iperf3.md", f"{iperf3.START_S} s"),
         ("iperf3.md", f"`-l {iperf3.BLOCK_BYTES}`"),
         ("iperf3.md", f"every {iperf3.INTERVAL_S} s"),

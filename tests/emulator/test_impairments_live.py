@@ -8,6 +8,9 @@ from emulator.shape import window_bytes
 from emulator.wire import RemoteError
 from tests.emulator.live import fabric, in_fabric, live
 from topologies.model import FabricKind
+from workloads.collectives import rail_rings, ring_all_reduce
+from workloads.failures import LinkFailure
+from workloads.records import EventKind
 
 pytestmark = live
 
@@ -169,3 +172,17 @@ def test_addresses_shaping_and_settings_survive_every_impairment(running):
     running.fail("d0r0")
     running.restore("d0r0")
     assert everything() == before
+
+
+def test_a_schedule_of_failures_keeps_its_times(running):
+    schedule = ring_all_reduce(rail_rings(running.fabric), 280 << 20, 4)
+    record = running.run(schedule, [LinkFailure("d0r0-rail0", 2.0, 5.0), LinkFailure("d1r1-nv1", 2.0, 5.0)])
+    late_s = {
+        (event.kind, event.subject): event.t_s - (2.0 if event.kind is EventKind.LINK_DOWN else 5.0)
+        for event in record.events
+        if event.kind in (EventKind.LINK_DOWN, EventKind.LINK_UP)
+    }
+    assert len(late_s) == 4, "both links went down and came back"
+    print("late by (ms):", [round(value * 1000, 1) for value in late_s.values()])
+    # On a quiet machine it is milliseconds (docs/performance.md); this bound is for one that does other things.
+    assert all(0 <= value < 0.5 for value in late_s.values()), late_s

@@ -1,6 +1,7 @@
 import pytest
 
 from emulator import iperf3
+from emulator.errors import CapacityError
 
 GOOD = '{"start": {}, "end": {"sum_sent": {"bytes": 9}, "sum_received": {"seconds": 4.5, "bytes": 11960000}}}'
 
@@ -83,3 +84,10 @@ def test_intervals_are_read_and_broken_ones_left_out():
         ' {}], "end": {"sum_received": {"bytes": 8, "seconds": 0.1}}}'
     )
     assert iperf3.receiver_report(text).intervals == ((0.0, 0.1, 7),)
+
+
+def test_there_are_so_many_ports_and_no_more():
+    assert iperf3.flow_port(0) == 5201
+    assert iperf3.flow_port(60_334) == 65_535
+    with pytest.raises(CapacityError, match="flow number 60335 has no port: 60335 flows can run at once"):
+        iperf3.flow_port(60_335)

@@ -144,7 +144,8 @@ def one_death(seed: int, foreign: Foreign) -> None:
     else:
         said += ", then up"
         with suppress(NoSuchFabricError):
-            if manager.RunDir(NAME).read_state().alive:  # what was killed was not vital: the fabric still stands
+            state = manager.RunDir(NAME).read_state()
+            if state.alive and state.ready:  # what was killed was not vital: the fabric still stands
                 manager.down(NAME)
         with fabric(NAME) as running:
             assert running.reach_all()["unreachable"] == [], said
