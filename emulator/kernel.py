@@ -156,6 +156,29 @@ def mount_own_sys() -> None:
     mount("sysfs", "/sys", "sysfs")
 
 
+def be_prompt(thread_id: int = 0) -> None:
+    """Let a thread (0 is the calling one) run before all ordinary ones; what it starts does not inherit that.
+
+    For threads that wait for a moment and then do little. Nothing happens where the kernel does not allow it.
+    """
+    with suppress(OSError):
+        os.sched_setscheduler(thread_id, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+
+
+@contextmanager
+def prompt_threads() -> Iterator[None]:
+    """Make all threads of this process prompt while the body runs: one of them may hold the interpreter's lock."""
+    threads = [int(entry.name) for entry in Path("/proc/self/task").iterdir()]
+    for thread_id in threads:
+        be_prompt(thread_id)
+    try:
+        yield
+    finally:
+        for thread_id in threads:
+            with suppress(OSError):
+                os.sched_setscheduler(thread_id, os.SCHED_OTHER, os.sched_param(0))
+
+
 def raise_open_files_limit(wanted: int = 16_384) -> None:
     """Raise this process's limit on open files to ``wanted``, or as far as it may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

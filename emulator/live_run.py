@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 from controller.routing import Routes
 from emulator.agent_replay import AgentReplay
 from emulator.emulation import Emulation
 from emulator.engines import Engine, engine_for
+from emulator.kernel import prompt_threads
 from emulator.names import link_interfaces
 from emulator.planned_failures import FailureDrivers, impairment_for
 from emulator.probe import Stream, StreamProcess
@@ -48,7 +50,8 @@ def run_live(
             failures, start_s, emulation.links.set_link, lambda failure, on: _impair_as(emulation, failure, on)
         )
         try:
-            replay.run(start_s)
+            with prompt_threads() if failures else nullcontext():
+                replay.run(start_s)
         except Exception as error:
             if not cancelled.is_set():
                 raise

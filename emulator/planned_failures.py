@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from emulator.kernel import be_prompt
 from workloads.failures import FailureKind, LinkFailure
 from workloads.records import Event, EventKind
 
@@ -54,6 +55,7 @@ class FailureDrivers:
         return sorted(self._events, key=lambda event: event.t_s)
 
     def _drive(self, failure: LinkFailure) -> None:
+        be_prompt()  # a busy machine must not make the failure late
         if self._over.wait(self._until(failure.at_s)):
             return
         self._switch(failure, up=False)
