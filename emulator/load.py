@@ -11,13 +11,15 @@ import psutil
 
 from emulator.loop_probe import LoopProbe
 from emulator.queue_watch import QueueReport, QueueWatch
-from emulator.shape import Shape
+from emulator.shape import WINDOW_S, Shape
 
 NO_QUEUES = QueueReport(0, 0, None)
 
 MOST_WAIT_SHARE = 0.60
 MOST_STOLEN_SHARE = 0.10
-MOST_LOOP_S = 0.25
+MOST_LOOP_S = WINDOW_S
+"""Above, a packet waits longer for the switches than TCP's windows bridge, and flows get less than their share."""
+
 LEAST_SATURATED_SHARE = 0.90
 
 
