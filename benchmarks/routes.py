@@ -4,7 +4,8 @@
 root. Figures of a size come from a process of its own: ``full_s`` from the declared fabric to the rules of every family
 of switches. For every kind of link, with the median over several of it: ``single_repair_s`` from the failed link to the
 new routes, the switches concerned, and the rules of one switch of every family of them; ``expanded_s`` to the rules of
-all switches. The controller keeps the healthy tables of its switches, so those of the switches concerned are there.
+all switches. Times are CPU times: those of the clock on a machine that does nothing else. The controller keeps the
+healthy tables of its switches, so those of the switches concerned are there.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ GPUS_PER_DOMAIN = 8
 SMALL = {16: (4, 4)}
 SPINES = 8
 DOMAINS_PER_LEAF = 32
-REPAIRS = 3
+REPAIRS = 5
 RAIL_CLOS = "rail-clos"
 """Rail-only with a leaf-spine Clos in every rail, as switches of 64 ports make it."""
 
@@ -58,15 +59,15 @@ def repair_of(fabric: Fabric, policy: RoutingPolicy, link_id: str) -> dict[str, 
             assert healthy_rules(fabric, policy)[fabric.switches[here].id]
     del warm
     gc.collect()
-    started_s = time.perf_counter()
+    started_s = time.process_time()
     repairs = Repairs(Routes(fabric, Failures(links=frozenset({link_id})), policy), 1)
     families = repairs.families()
     rules_of = [len(repairs.get(fabric.switches[here].id, ())) for here in families.values()]
-    single_repair_s = time.perf_counter() - started_s
+    single_repair_s = time.process_time() - started_s
     every = dict(repairs)
     return {
         "single_repair_s": single_repair_s,
-        "expanded_s": time.perf_counter() - started_s,
+        "expanded_s": time.process_time() - started_s,
         "rules": sum(map(len, every.values())),
         "switches": len(every),
         "families": len(rules_of),
@@ -76,10 +77,10 @@ def repair_of(fabric: Fabric, policy: RoutingPolicy, link_id: str) -> dict[str, 
 def measured(gpus: int, kind: str, local_repair: bool) -> dict[str, Any]:
     fabric = build(spec_of(kind, gpus))
     policy = RoutingPolicy(local_repair=local_repair)
-    started_s = time.perf_counter()
+    started_s = time.process_time()
     forwarding(fabric, policy)
     found = families(fabric, policy)
-    full_s = time.perf_counter() - started_s
+    full_s = time.process_time() - started_s
     full_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     by_kind: dict[str, list[str]] = {}
     for link in fabric.failure_targets():
