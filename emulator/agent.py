@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 from emulator.agent_steps import Step
 from emulator.channels import Channels, Host, Sending
-from emulator.kernel import Timer, raise_open_files_limit
+from emulator.kernel import Timer, peak_memory_mb, raise_open_files_limit
 from emulator.replay import not_started
 from workloads.frontier import Frontier, OnFailure
 from workloads.records import TransferStatus
@@ -35,7 +35,9 @@ LOOKAHEAD = 50_000
 
 BATCHES_AHEAD = 4
 CHECK_S = 0.25
-OPEN_WAVE = 256
+OPEN_WAVE, OPEN_WAVE_S = 256, 0.5
+"""Connections that are opened at a time before the run, and how long they may take."""
+
 SPARE_FILES = 256
 MOST_ACTIVE = 512
 """Transfers on their way that a report lists, the longest running first."""
@@ -111,16 +113,17 @@ class Agent:
         self._replay()
 
     def _open_ahead(self) -> None:
-        """Open a connection for every pair that talks, some at a time; what can't be opened is tried again later."""
+        """Open a connection for every pair that talks, some at a time; what does not open soon is not waited for."""
         for first in range(0, len(self._pairs), OPEN_WAVE):
             for src, dst in self._pairs[first : first + OPEN_WAVE]:
                 self._channels.open_ahead(src, dst)
-            while self._channels.opening:
+            wave_over_s = time.monotonic() + OPEN_WAVE_S
+            while self._channels.opening and time.monotonic() < wave_over_s:
                 for _ in self._channels.poll(CHECK_S):
                     pass
-                self._channels.give_up_late()
 
     def _replay(self) -> None:
+        cpu_from_s = time.process_time()
         self._start_ready()
         report_s = check_s = time.monotonic()
         while len(self._frontier) or not self._feed.over:
@@ -136,9 +139,9 @@ class Agent:
                 report_s = now_s + self._report_s
                 self._report()
         self._report()
-        usage = resource.getrusage(resource.RUSAGE_SELF)
+        cpu_s = time.process_time() - cpu_from_s
         used = [{name: getattr(use, name) for name in use.__dataclass_fields__} for use in self._channels.used()]
-        self._tell({"over": {"connections": used, "cpu_s": usage.ru_utime + usage.ru_stime}})
+        self._tell({"over": {"connections": used, "cpu_s": cpu_s, "peak_mb": peak_memory_mb()}})
 
     def _woken(self) -> None:
         with suppress(BlockingIOError):
@@ -182,9 +185,8 @@ class Agent:
             self._computed_s = max(due_s, self._computed_s or 0.0)
             self._frontier.end(step.id, due_s)
             return
-        sending = Sending(step.id, step.src, step.dst, step.size_bytes, due_s)
-        sending.deadline_s = time.monotonic() + self._spare_s + step.size_bytes / self._slowest_bytes_per_s
-        self._channels.send(sending)
+        allowed_s = self._spare_s + step.size_bytes / self._slowest_bytes_per_s
+        self._channels.send(Sending(step.id, step.src, step.dst, step.size_bytes, allowed_s))
 
     def _ended(self, sending: Sending) -> None:
         assert sending.end_s is not None

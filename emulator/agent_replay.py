@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pickle
@@ -50,7 +51,6 @@ WATCHDOG_S = 30.0
 """An agent that says nothing for so long has failed; it reports five times a second."""
 
 _PIPE_BYTES = 1 << 20
-_F_SETPIPE_SZ = 1031
 
 Explain = Callable[[int, int], str]
 """Why nothing gets from one rank to another just now; empty if it should."""
@@ -134,9 +134,7 @@ class AgentReplay:
         assert self._process.stdout is not None
         fd = self._process.stdout.fileno()
         with suppress(OSError):
-            import fcntl
-
-            fcntl.fcntl(fd, _F_SETPIPE_SZ, _PIPE_BYTES)
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         deadline = time.monotonic() + START_TIMEOUT_S
         rest = b""
         while True:
@@ -198,7 +196,7 @@ class AgentReplay:
 
     def _take_over(self, over: dict[str, Any]) -> None:
         self.log.connections = tuple(ConnectionRecord(**use) for use in over["connections"])
-        self.log.notes.append(f"agent: {over['cpu_s']:.2f} s of CPU")
+        self.log.notes.append(f"agent: {over['cpu_s']:.2f} s of CPU, {over['peak_mb']:.0f} MB of memory at most")
 
     def _give_up(self, reason: str, t_s: float) -> None:
         done = {record.transfer_id for record in self.log.records}

@@ -51,14 +51,13 @@ class Host:
 
 @dataclass(slots=True, eq=False)
 class Sending:
-    """One transfer on its way. Times are monotonic; ``since_s`` is when it might have started."""
+    """One transfer on its way. Times are monotonic; ``allowed_s`` is how long it may take once it has started."""
 
     id: int
     src: int
     dst: int
     size_bytes: int
-    since_s: float
-    deadline_s: float = 0.0
+    allowed_s: float
     start_s: float | None = None
     end_s: float | None = None
     sent_bytes: int = 0
@@ -117,7 +116,8 @@ class Channels:
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._of_pair: dict[tuple[int, int], list[Channel]] = {}
         self._listeners: dict[tuple[int, int], socket.socket] = {}
-        self._expected: dict[tuple[int, str, int], Channel] = {}
+        # By destination, number of the channel, and address and port of the source: what a listener sees of a newcomer.
+        self._expected: dict[tuple[int, int, str, int], Channel] = {}
         self._idle: dict[Channel, None] = {}
         self._busy: dict[Channel, None] = {}
         self._count = 0
@@ -207,7 +207,7 @@ class Channels:
         self._busy[channel] = None  # looked after until it is open
         self.watch(sender.fileno(), select.EPOLLOUT, lambda events: self._on_sender(channel, events))
         here = sender.getsockname()
-        self._expected[FIRST_CHANNEL_PORT + number, here[0], here[1]] = channel
+        self._expected[dst, number, here[0], here[1]] = channel
         return channel
 
     def _socket(self, here: int, there: int) -> socket.socket:
@@ -230,15 +230,15 @@ class Channels:
         listener.bind((self._hosts[rank].address, FIRST_CHANNEL_PORT + number))
         listener.listen(BACKLOG)
         self._listeners[rank, number] = listener
-        self.watch(listener.fileno(), select.EPOLLIN, lambda _events: self._accept(listener))
+        self.watch(listener.fileno(), select.EPOLLIN, lambda _events: self._accept(listener, rank, number))
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listener: socket.socket, rank: int, number: int) -> None:
         while True:
             try:
                 receiver, peer = listener.accept()
             except OSError:
                 return
-            channel = self._expected.pop((listener.getsockname()[1], peer[0], peer[1]), None)
+            channel = self._expected.pop((rank, number, peer[0], peer[1]), None)
             if channel is None:  # given up in the meantime, or a stranger
                 receiver.close()
                 continue
@@ -347,7 +347,7 @@ class Channels:
                     self._break(channel, f"no answer from {gpu} within {connect_s:g} s")
             elif now_s - channel.progress_s > self._give_up_s:
                 self._break(channel, f"no byte arrived at {gpu} for {self._give_up_s:g} s")
-            elif any(now_s > one.deadline_s for one in channel.coming):
+            elif any(one.start_s is not None and now_s - one.start_s > one.allowed_s for one in channel.coming):
                 self._break(channel, f"not at {gpu} by its deadline, though bytes still arrive")
 
     def _break(self, channel: Channel, reason: str) -> None:
@@ -373,7 +373,7 @@ class Channels:
         if channel.receiver is None:
             with suppress(OSError):
                 here = channel.sender.getsockname()
-                self._expected.pop((FIRST_CHANNEL_PORT + channel.number, here[0], here[1]), None)
+                self._expected.pop((channel.dst, channel.number, here[0], here[1]), None)
         for one in (channel.sender, channel.receiver):
             if one is not None:
                 self.unwatch(one.fileno())

@@ -26,7 +26,7 @@ def engine_for(schedule: Schedule, fabric: Fabric, scale: Scale) -> Engine:
     Bulk phases have barriers between them, no computing, and an average transfer that lasts at least a second when it
     has a NIC for itself.
     """
-    if not schedule.is_phased:
+    if not schedule.is_phased or not schedule.transfers:
         return Engine.AGENT
     bytes_per_s = scale.emulated_rate_mbps(fabric.spec.nic_rate_mbps) * 1e6 / 8
     mean_bytes = scale.emulated_bytes(schedule.total_bytes / len(schedule.transfers))

@@ -198,3 +198,9 @@ def process_start_ticks(pid: int) -> int | None:
 def boot_id() -> str:
     """The kernel's identifier of the present boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def peak_memory_mb() -> float:
+    """The most memory that this process has had resident so far, in MB."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(fields["VmHWM"].split()[0]) * 1024 / 1e6

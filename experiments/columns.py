@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from experiments.errors import ResultsError
 from workloads.records import LinkSeries, RunRecord
+from workloads.telemetry import ranks_in_calls
 
 TRANSFERS = pa.schema(
     [
@@ -79,8 +80,25 @@ PROGRESS = pa.schema([("t_s", pa.float64()), ("id", pa.int64()), ("received_byte
 """Transfers on their way: what each receiver had at that time."""
 
 
+OPERATIONS = pa.schema(
+    [
+        ("collective", pa.string()),
+        ("group", pa.string()),
+        ("sequence", pa.int32()),
+        ("algorithm", pa.string()),
+        ("real_size_bytes", pa.int64()),
+        ("rank", pa.int32()),
+        ("entered_s", pa.float64()),
+        ("left_s", pa.float64()),
+        ("sent_bytes", pa.float64()),
+        ("received_bytes", pa.float64()),
+    ]
+)
+"""One row a collective call and rank in it: :mod:`workloads.telemetry`. The size is what all ranks of the call send."""
+
+
 def run_tables(record: RunRecord, predicted: RunRecord) -> dict[str, pa.Table]:
-    """All tables of a run by name: transfers and links, and the others where they have rows."""
+    """All tables of a run by name: transfers, links and operations, and the others where they have rows."""
     others = {
         "computations": _table(
             [(one.id, one.label, one.rank, one.duration_s, list(one.after)) for one in record.schedule.computations],
@@ -96,6 +114,7 @@ def run_tables(record: RunRecord, predicted: RunRecord) -> dict[str, pa.Table]:
     return {
         "transfers": transfers_table(record, predicted),
         "links": links_table(record.links),
+        "operations": operations_table(record),
         **{name: table for name, table in others.items() if len(table)},
     }
 
@@ -120,6 +139,17 @@ def transfers_table(record: RunRecord, predicted: RunRecord) -> pa.Table:
              made.received_bytes, made.size_bytes, planned.size_bytes)
         )  # fmt: skip
     return _table(rows, TRANSFERS)
+
+
+def operations_table(record: RunRecord) -> pa.Table:
+    """What every rank did in every collective call, as :data:`OPERATIONS`."""
+    rows = [
+        (call.collective, call.group, call.sequence, call.algorithm, call.size_bytes, one.rank, one.entered_s,
+         one.left_s, one.sent_bytes, one.received_bytes)
+        for call, ranks in ranks_in_calls(record)
+        for one in ranks
+    ]  # fmt: skip
+    return _table(rows, OPERATIONS)
 
 
 def links_table(links: LinkSeries) -> pa.Table:

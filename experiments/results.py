@@ -2,8 +2,8 @@
 
 ``<date-time>-<name>/`` holds ``scenario.yaml`` (as run), ``provenance.json``, ``journal.jsonl`` (what was done when),
 ``summary.json`` and, per run, ``runs/<number>-<fabric>--<collective>--<condition>/`` with tables (``transfers``,
-``links`` and, where there are some, ``computations``, ``connections``, ``progress``), ``events.jsonl`` and, written
-last, ``run.json``. While somebody writes it, the folder is locked.
+``links``, ``operations`` and, where there are some, ``computations``, ``connections``, ``progress``), ``events.jsonl``
+and, written last, ``run.json``. While somebody writes it, the folder is locked.
 """
 
 from __future__ import annotations

@@ -1,12 +1,16 @@
 """The resident agent on live fabrics: exact, in order, honest about failures, and followed while it runs."""
 
+import os
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from statistics import median
 
+import psutil
 import pytest
 
 from emulator.engines import Engine
+from emulator.rundir import NAMESPACE_DIR
 from experiments.outcome import completion_s
 from tests.emulator.live import fabric, live
 from workloads.algorithms import STEPWISE
@@ -121,6 +125,29 @@ def test_a_reader_follows_a_run(sixteen):
     assert all(one.received_bytes >= 0 for one in record.progress)
 
 
+def test_the_end_of_the_agent_is_told_of_every_transfer_that_is_left(sixteen):
+    schedule = ring_all_reduce(all_ranks(sixteen.fabric), 128 << 20, 16)
+    messages = sixteen.follow()
+    killed = threading.Thread(target=lambda: kill_agent("agents", messages), daemon=True)
+    killed.start()
+    record = sixteen.run(schedule, engine=Engine.AGENT)
+    killed.join(10)
+    assert len(record.transfers) == len(schedule.transfers)
+    left = [one for one in record.transfers if one.status is not TransferStatus.COMPLETE]
+    assert {one.reason for one in left} == {"the agent that replays the schedule ended with code -9"}
+    assert sixteen.run(collective("broadcast", {"all": (0, 5)}, 1 << 20, 16), engine=Engine.AGENT).complete
+
+
+def kill_agent(name, messages):
+    """Kill the agent of one fabric, known by its network namespace, once it has said something."""
+    next(message for message in messages if message["event"] == "transfers")
+    namespace = os.stat(NAMESPACE_DIR / f"rb-{name}").st_ino
+    for process in psutil.process_iter():
+        with suppress(OSError, psutil.Error):
+            if "emulator.agent" in process.cmdline() and os.stat(f"/proc/{process.pid}/ns/net").st_ino == namespace:
+                process.kill()
+
+
 @pytest.mark.parametrize("policy", OnFailure)
 def test_a_dead_path_fails_by_its_deadline_says_why_and_the_rest_follows_the_policy(policy):
     with fabric("agentdead") as running:
@@ -130,11 +157,12 @@ def test_a_dead_path_fails_by_its_deadline_says_why_and_the_rest_follows_the_pol
         # One pair goes on by itself, whatever becomes of the others.
         src, dst = (running.fabric.rank(running.fabric.gpu(name)) for name in ("d0r0", "d0r1"))
         last = schedule.transfers[-1].id
-        first = replace(schedule.transfers[0], id=last + 1, src=src, dst=dst, delay_s=0.001)
-        own = (first, replace(first, id=last + 2, after=(last + 1,), delay_s=0.002))
+        # The first of its transfers comes before the failure (1.5 s or more after the start), the second long after it.
+        first = replace(schedule.transfers[0], id=last + 1, src=src, dst=dst, delay_s=0.0001)
+        own = (first, replace(first, id=last + 2, after=(last + 1,), delay_s=0.004))
         record = running.run(
             replace(schedule, transfers=(*schedule.transfers, *own)), engine=Engine.AGENT, on_failure=policy,
-            give_up_s=1.0,
+            give_up_s=2.0,
         )  # fmt: skip
         made = {one.transfer_id: one for one in record.transfers}
         assert len(made) == len(schedule.transfers) + 2, "every transfer is accounted for"

@@ -32,6 +32,7 @@ def test_iperf3_for_bulk_phases_and_the_agent_for_everything_else(schedule, engi
 
 def test_computing_is_for_the_agent():
     bulk = ring_all_reduce(all_ranks(FABRIC), 200 << 20, 16)
+    assert engine_for(replace(bulk, transfers=()), FABRIC, SCALE) is Engine.AGENT
     first, *rest = bulk.transfers
     assert engine_for(replace(bulk, transfers=(replace(first, delay_s=0.1), *rest)), FABRIC, SCALE) is Engine.AGENT
 

@@ -1,10 +1,12 @@
 import os
+import select
 import subprocess
 import threading
+import time
 
 import pytest
 
-from emulator.kernel import be_prompt, prompt_threads
+from emulator.kernel import Timer, be_prompt, peak_memory_mb, prompt_threads
 
 
 def may_be_prompt() -> bool:
@@ -41,3 +43,34 @@ def test_where_it_is_not_allowed_nothing_happens(monkeypatch):
     monkeypatch.setattr(os, "sched_setscheduler", refuse)
     with prompt_threads():
         pass
+
+
+def rings(timer: Timer, within_s: float) -> bool:
+    return bool(select.select([timer.fd], [], [], within_s)[0])
+
+
+def test_a_timer_rings_when_it_is_due_and_not_before():
+    timer = Timer()
+    due_s = time.monotonic() + 0.02
+    timer.set(due_s)
+    assert rings(timer, 5.0)
+    assert time.monotonic() >= due_s
+    timer.rang()
+    assert not rings(timer, 0)
+
+
+def test_a_timer_can_be_set_to_the_past_moved_and_taken_back():
+    timer = Timer()
+    timer.set(0.0)
+    assert rings(timer, 5.0)
+    timer.rang()
+    timer.set(time.monotonic() + 3600)
+    assert not rings(timer, 0)
+    timer.set(time.monotonic())
+    assert rings(timer, 5.0)
+    timer.set(None)
+    assert not rings(timer, 0)
+
+
+def test_memory_at_its_most_is_that_of_a_python_at_least():
+    assert 5 < peak_memory_mb() < 100_000
