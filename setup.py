@@ -36,6 +36,7 @@ setup(
             # Mininet imports distutils, which Python 3.12 no longer has and setuptools brings back.
             "setuptools>=64",
         ],
+        "dask": ["dask>=2024.8", "distributed>=2024.8"],
         # Needs Python 3.10 or 3.11 and an old setuptools to build; the launcher keeps it in a venv of its own.
         "ryu": ["ryu==4.34"],
         "test": [

@@ -28,13 +28,13 @@ def command(result: str, formats: tuple[str, ...], results_root: Path, as_json: 
 
     RESULT is the name of a folder, its path, or 'latest'. Works for results that were cut short too.
     """
-    from experiments.drawing import draw_result
-    from experiments.stored import find_result, read_result
+    from experiments.drawing import draw_any
+    from experiments.stored import find_result, read_any
 
     path = find_result(result, results_root)
     with progress() as show:
         show(f"drawing {path.name}")
-        report = draw_result(read_result(path), formats)
+        report = draw_any(read_any(path), formats)
     if as_json:
         print_json({"report": report, "figures": sorted((path / "figures").glob("*"))})
     else:

@@ -12,7 +12,7 @@ from cli.output import json_option, print_json, table
 from cli.results_table import results_option
 
 if TYPE_CHECKING:
-    from experiments.stored import StoredResult
+    from experiments.stored import StoredResult, StoredSweep
 
 STATUSES = ("running", "complete", "interrupted", "incomplete")
 
@@ -42,7 +42,7 @@ def command(words: tuple[str, ...], status: str | None, backend: str | None, res
     if as_json:
         print_json([_line(result) for result in shown])
     elif shown:
-        click.echo(table(("RESULT", "STATUS", "BACK END", "RUNS", "LOST"), [_cells(result) for result in shown]))
+        click.echo(table(("RESULT", "STATUS", "BACK END", "MADE", "LOST"), [_cells(result) for result in shown]))
     else:
         click.echo("no results" if not found else "no results that fit", err=True)
     for sentence in damaged:
@@ -50,37 +50,41 @@ def command(words: tuple[str, ...], status: str | None, backend: str | None, res
     return 0
 
 
-def _stored(results_root: Path) -> tuple[list[StoredResult], list[str]]:
+def _stored(results_root: Path) -> tuple[list[StoredResult | StoredSweep], list[str]]:
     """All results that can be read, and a sentence for every one that can't."""
     from experiments.errors import ResultsError
-    from experiments.stored import read_result, result_folders
+    from experiments.stored import read_any, result_folders
 
     found, damaged = [], []
     for path in result_folders(results_root):
         try:
-            found.append(read_result(path))
+            found.append(read_any(path))
         except ResultsError as error:
             damaged.append(str(error))
     return found, damaged
 
 
-def _line(result: StoredResult) -> dict[str, object]:
-    return {
+def _line(result: StoredResult | StoredSweep) -> dict[str, object]:
+    from experiments.stored import StoredSweep
+
+    line = {
         "path": result.path,
         "name": result.name,
         "status": result.status,
         "backends": sorted({outcome.backend for outcome in result.outcomes}),
-        "planned_runs": result.planned_runs,
-        "runs": len(result.runs),
         "lost_runs": sum(outcome.duration_s is None for outcome in result.outcomes),
     }
+    if isinstance(result, StoredSweep):
+        return {**line, "planned_cases": len(result.cases), "cases": len(result.made)}
+    return {**line, "planned_runs": result.planned_runs, "runs": len(result.runs)}
 
 
-def _cells(result: StoredResult) -> tuple[object, ...]:
+def _cells(result: StoredResult | StoredSweep) -> tuple[object, ...]:
     line = _line(result)
-    lost = line["lost_runs"] or "-"
+    what = "cases" if "cases" in line else "runs"
     backends = ", ".join(sorted({outcome.backend for outcome in result.outcomes})) or "-"
-    return result.path.name, result.status, backends, f"{len(result.runs)} of {result.planned_runs}", lost
+    made = f"{line[what]} of {line[f'planned_{what}']} {what}"
+    return result.path.name, result.status, backends, made, line["lost_runs"] or "-"
 
 
 def _remove(names: tuple[str, ...], results_root: Path, as_json: bool) -> int:

@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from cli.fabrics import need_root
-from cli.output import Progress, json_option, print_json, progress
+from cli.output import json_option, print_json
 from cli.reference_table import run_reference
 from cli.results_table import print_results, results_option
 from cli.scenarios import loaded_scenario, set_option
+from cli.sweep_run import backend_of, finish_sweep, sweep
 
 if TYPE_CHECKING:
-    from experiments.plan import Backend
     from experiments.run import Results
-    from experiments.scenario import Scenario
+    from experiments.scenario import Scenario, Setting
     from experiments.verdicts import Verdict
 
 
@@ -44,6 +43,9 @@ if TYPE_CHECKING:
     "--check", is_flag=True, help="Hold the results against the scenario's expected values; else exit code 1."
 )
 @click.option("--resume", metavar="RESULT", help="Make the runs that an interrupted result lacks.")
+@click.option("--sweep", "sweeps", multiple=True, metavar="KEY=A,B,...", help="Run with each value; repeatable.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes of a sweep on the simulator.  [default: all cores]")
+@click.option("--scheduler", metavar="ADDRESS", help="Make a sweep's cases on the Dask cluster of this scheduler.")
 @click.option("--no-report", is_flag=True, help="Draw neither figures nor report.")
 @results_option
 @json_option
@@ -55,6 +57,9 @@ def command(
     repetitions: int | None,
     check: bool,
     resume: str | None,
+    sweeps: tuple[str, ...],
+    jobs: int | None,
+    scheduler: str | None,
     no_report: bool,
     results_root: Path,
     as_json: bool,
@@ -72,16 +77,29 @@ def command(
             raise click.BadParameter(f"{scenario} runs on the simulator only", param_hint="'--backend'")
         return run_reference(scenario, results_root, as_json)
     signal.signal(signal.SIGTERM, _interrupt)
+    given = {"backend": backend, "engine": engine, "repetitions": repetitions}
     if resume is not None:
-        if scenario is not None:
-            raise click.UsageError("give either a SCENARIO or --resume, not both: a result knows its scenario")
-        results = _resume(resume, results_root, not no_report)
+        if scenario is not None or sweeps or settings or any(value is not None for value in given.values()):
+            raise click.UsageError("--resume takes neither a SCENARIO nor what belongs to one: a result knows its own")
+        path = _found(resume, results_root)
+        if _is_sweep(path):
+            return finish_sweep(path, jobs, scheduler, not no_report, as_json)
+        results = _resume(path, not no_report)
+    elif scenario is None:
+        raise click.UsageError("give the SCENARIO to run, or --resume RESULT")
+    elif sweeps:
+        if check:
+            raise click.UsageError("--check holds one result against its scenario; run the cases one by one for it")
+        load = partial(_with_swept, scenario, settings, given)
+        loaded = load(())
+        report = loaded.report and not no_report
+        return sweep(load, sweeps, jobs, scheduler, _root(loaded, results_root), report, as_json)
     else:
-        loaded = _loaded(scenario, settings, backend=backend, engine=engine, repetitions=repetitions)
+        if jobs or scheduler:
+            raise click.UsageError("--jobs and --scheduler belong to --sweep")
+        loaded = _with_swept(scenario, settings, given, ())
         check = check or loaded.check
-        if click.get_current_context().get_parameter_source("results_root") is ParameterSource.DEFAULT:
-            results_root = Path(loaded.results)
-        results = _run(loaded, results_root, loaded.report and not no_report)
+        results = _run(loaded, _root(loaded, results_root), loaded.report and not no_report)
     found = _verdicts(results) if check else ()
     if as_json:
         summary = json.loads((results.folder / "summary.json").read_text())
@@ -96,12 +114,6 @@ def command(
 
 def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
-
-
-def _loaded(scenario: str | None, settings: Sequence[str], **given: object) -> Scenario:
-    if scenario is None:
-        raise click.UsageError("give the SCENARIO to run, or --resume RESULT")
-    return loaded_scenario(scenario, settings, **given)
 
 
 def _verdicts(results: Results) -> tuple[Verdict, ...]:
@@ -119,37 +131,44 @@ def _verdicts(results: Results) -> tuple[Verdict, ...]:
     return found
 
 
+def _with_swept(
+    scenario: str, settings: Sequence[str], given: Mapping[str, object], swept: Sequence[Setting]
+) -> Scenario:
+    """The scenario with the settings of the command line, and those of a case of a sweep over them."""
+    return loaded_scenario(scenario, settings, swept, **given)
+
+
+def _root(scenario: Scenario, given: Path) -> Path:
+    """The folder for results: as given on the command line, else as the scenario says."""
+    is_default = click.get_current_context().get_parameter_source("results_root") is ParameterSource.DEFAULT
+    return Path(scenario.results) if is_default else given
+
+
+def _found(name: str, results_root: Path) -> Path:
+    from experiments.stored import find_result
+
+    return find_result(name, results_root)
+
+
+def _is_sweep(path: Path) -> bool:
+    from experiments.stored import is_sweep
+
+    return is_sweep(path)
+
+
 def _run(scenario: Scenario, results_root: Path, report: bool) -> Results:
     from experiments.run import run_scenario
 
-    with _backend(scenario) as (backend, show, provenance):
+    with backend_of(scenario) as (backend, show, provenance):
         return run_scenario(
             scenario, backend, show, results_root=results_root, command=sys.argv, extra_provenance=provenance,
             report=report,
         )  # fmt: skip
 
 
-def _resume(name: str, results_root: Path, report: bool) -> Results:
+def _resume(path: Path, report: bool) -> Results:
     from experiments.run import resume_scenario
-    from experiments.stored import find_result, read_result
+    from experiments.stored import read_result
 
-    path = find_result(name, results_root)
-    with _backend(read_result(path).scenario()) as (backend, show, provenance):
+    with backend_of(read_result(path).scenario()) as (backend, show, provenance):
         return resume_scenario(path, backend, show, command=sys.argv, extra_provenance=provenance, report=report)
-
-
-@contextmanager
-def _backend(scenario: Scenario) -> Iterator[tuple[Backend, Progress, Callable[[], Mapping[str, Any]]]]:
-    """The back end that the scenario names, a display for it, and what tells its provenance."""
-    from experiments.plan import simulator_backend
-
-    if scenario.backend != "emulator":
-        with progress() as show:
-            yield simulator_backend, show, dict
-        return
-    need_root("run")
-    from experiments.emulated import check_essential, emulator_backend
-
-    check_essential(scenario)
-    with progress() as show, emulator_backend(show) as live:
-        yield live, show, live.provenance_now

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from experiments.scenario import Scenario
+    from experiments.scenario import Scenario, Setting
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -21,8 +21,12 @@ set_option = click.option(
 )
 
 
-def loaded_scenario(name_or_path: str, settings: Sequence[str], **options: object) -> Scenario:
+def loaded_scenario(
+    name_or_path: str, settings: Sequence[str], swept: Sequence[Setting] = (), **options: object
+) -> Scenario:
     """The scenario of that name or path with ``settings`` in place, and the options that were given (not None).
+
+    ``swept`` are the values of a case of a sweep, which come last.
 
     Raises ScenarioError and UnknownExperimentError.
     """
@@ -31,4 +35,4 @@ def loaded_scenario(name_or_path: str, settings: Sequence[str], **options: objec
 
     given = [parse_setting(text) for text in settings]
     given += [(key, value) for key, value in options.items() if value is not None]
-    return find_scenario(name_or_path, tuple(given))
+    return find_scenario(name_or_path, (*given, *swept))

@@ -15,12 +15,14 @@ from experiments.figures.matrix import matrix_figure
 from experiments.figures.outages import outage_figure
 from experiments.figures.prediction import prediction_figure
 from experiments.figures.style import figure_bytes
+from experiments.figures.sweep import SweptCase, sweep_figure
 from experiments.figures.throughput import throughput_figure
 from experiments.files import slug, write_file
 from experiments.outcome import FAILURE
-from experiments.report import FabricView, Picture, Report, RunView, render
+from experiments.report import FabricView, Picture, Report, RunView, render, render_sweep
 from experiments.scenario import EMULATOR
-from experiments.stored import StoredResult, StoredRun
+from experiments.statistics import cases
+from experiments.stored import StoredResult, StoredRun, StoredSweep
 from experiments.units import size_text
 
 VECTOR_FORMATS = ("svg", "pdf")
@@ -38,10 +40,7 @@ def draw_result(result: StoredResult, formats: Sequence[str] = VECTOR_FORMATS) -
     """
 
     def save(name: str, figure: Figure) -> Picture:
-        drawn = {one: figure_bytes(figure, one) for one in dict.fromkeys(("svg", *formats))}
-        for one in formats:
-            write_file(result.path / "figures" / f"{name}.{one}", drawn[one])
-        return Picture(name, drawn["svg"])
+        return _saved(result.path, name, figure, formats)
 
     made = [run for run in result.runs if run.outcome.was_made]
     failed = [run.outcome for run in made if run.outcome.outages]
@@ -59,6 +58,38 @@ def draw_result(result: StoredResult, formats: Sequence[str] = VECTOR_FORMATS) -
         provenance=result.provenance(),
     )
     return write_file(result.path / "report.html", render(report).encode())
+
+
+def draw_sweep(sweep: StoredSweep, formats: Sequence[str] = VECTOR_FORMATS) -> Path:
+    """Write the figure of a sweep and the report that holds it; the path of the report.
+
+    The same sweep gives the same bytes. Its cases are drawn one by one with :func:`draw_result`.
+    """
+    swept = [
+        SweptCase(tuple(one.settings.items()), case)
+        for one in sweep.made
+        if one.result is not None
+        for case in cases(one.result.outcomes)
+    ]
+    picture, question = None, ""
+    if swept:
+        figure = sweep_figure(swept, f"{sweep.name}: {len(sweep.made)} cases")
+        picture = _saved(sweep.path, "sweep", figure, formats)
+        question = next(one.result for one in sweep.made if one.result).scenario().question
+    text = render_sweep(sweep, picture, question, sweep.provenance())
+    return write_file(sweep.path / "report.html", text.encode())
+
+
+def draw_any(stored: StoredResult | StoredSweep, formats: Sequence[str] = VECTOR_FORMATS) -> Path:
+    """Draw a result or a sweep; the path of its report."""
+    return draw_sweep(stored, formats) if isinstance(stored, StoredSweep) else draw_result(stored, formats)
+
+
+def _saved(folder: Path, name: str, figure: Figure, formats: Sequence[str]) -> Picture:
+    drawn = {one: figure_bytes(figure, one) for one in dict.fromkeys(("svg", *formats))}
+    for one in formats:
+        write_file(folder / "figures" / f"{name}.{one}", drawn[one])
+    return Picture(name, drawn["svg"])
 
 
 _Save = Callable[[str, Figure], Picture]

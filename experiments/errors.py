@@ -45,6 +45,10 @@ class InterruptedExperimentError(RailbedError):
     """An experiment was interrupted; what it had measured is on disk."""
 
 
+class SchedulerError(RailbedError):
+    """A Dask cluster can't be used."""
+
+
 class NoSuchResultError(RailbedError):
     """No result of that name is stored."""
 

@@ -15,6 +15,8 @@ from experiments.outcome import FAILURE, LinkTraffic, Outcome
 from experiments.results import COMPLETE
 from experiments.scenario import Scenario
 from experiments.statistics import cases
+from experiments.stored import StoredSweep
+from experiments.sweep_tables import HEADINGS, keys, sweep_rows
 from experiments.tables import COLUMNS, footnotes, number, percent, rows
 from experiments.units import rate_text, size_text
 from topologies.model import Fabric, FabricKind, LinkKind
@@ -72,8 +74,7 @@ class Report:
     provenance: Mapping[str, Any]
 
 
-def render(report: Report) -> str:
-    """The report as HTML text."""
+def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -84,6 +85,32 @@ def render(report: Report) -> str:
     environment.filters.update(
         image=_image, number=_number, percent=percent, size=_size, rate=rate_text, seconds=_seconds
     )
+    return environment
+
+
+def render_sweep(sweep: StoredSweep, picture: Picture | None, question: str, provenance: Mapping[str, Any]) -> str:
+    """The report of a sweep as HTML text; ``picture`` is None where no case has a result."""
+    return (
+        _environment()
+        .get_template("sweep.html.j2")
+        .render(
+            sweep=sweep,
+            picture=picture,
+            question=question,
+            keys=keys(sweep),
+            headings=(*keys(sweep), *HEADINGS),
+            rows=sweep_rows(sweep),
+            footnotes=footnotes(sweep.outcomes),
+            unfaithful=sum(not outcome.faithful for outcome in sweep.outcomes),
+            command=shlex.join(provenance.get("command", ())),
+            provenance=_flat(provenance),
+        )
+    )
+
+
+def render(report: Report) -> str:
+    """The report as HTML text."""
+    environment = _environment()
     command = report.provenance.get("command", ())
     return environment.get_template("report.html.j2").render(
         report=report,

@@ -97,6 +97,15 @@ class ResultsFolder:
             ) from None
 
     @classmethod
+    def at(cls, path: Path) -> ResultsFolder:
+        """The folder ``path``, made where it does not exist; raises ResultsError where that is impossible."""
+        try:
+            make_folder(path)
+        except OSError as error:
+            raise ResultsError(f"{path} cannot be made: {error.strerror}; choose another folder") from None
+        return cls.reopen(path)
+
+    @classmethod
     def reopen(cls, path: Path) -> ResultsFolder:
         """The folder of an earlier result, to be finished; raises ResultsError while another process writes it."""
         folder = cls.__new__(cls)

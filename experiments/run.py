@@ -10,9 +10,9 @@ from typing import Any
 
 from experiments.drawing import draw_result
 from experiments.errors import InterruptedExperimentError, ResultsError
-from experiments.files import slug
-from experiments.outcome import FAILURE, HEALTHY, Outcome, analyse, not_made, with_slowdown
-from experiments.plan import Backend, PlannedRun, plan
+from experiments.jobs import Job, jobs_of, predicted_s
+from experiments.outcome import HEALTHY, Outcome, analyse, not_made, with_slowdown
+from experiments.plan import Backend, plan
 from experiments.provenance import provenance
 from experiments.results import COMPLETE, INCOMPLETE, INTERRUPTED, RUNNING, ResultsFolder, RunFile
 from experiments.scenario import EMULATOR, Scenario
@@ -41,54 +41,6 @@ class Results:
         return all(outcome.status == "complete" for outcome in self.outcomes)
 
 
-@dataclass(frozen=True)
-class _Job:
-    """One run to make, in one repetition; ``name`` is that of its folder, ``weight`` its share of the whole."""
-
-    name: str
-    run: PlannedRun
-    repetition: int
-    weight: float
-
-    @property
-    def stage(self) -> str:
-        """What is being done, to read."""
-        of = f", repetition {self.repetition}" if self.repetition > 1 else ""
-        return f"{self.run.label}: {self.run.schedule.name}" + (" with a failure" if self.run.failures else "") + of
-
-
-BETWEEN_RUNS_S = 4.0
-"""What a live run takes beside its transfers, for the estimate of the time that is left."""
-
-
-def _jobs(scenario: Scenario, runs: Sequence[PlannedRun]) -> tuple[_Job, ...]:
-    """All runs of all repetitions. Repetitions of a fabric follow each other, so that it is brought up once.
-
-    The simulator has no noise: every repetition would be the same, so it makes one.
-    """
-    is_live = scenario.backend == EMULATOR
-    repetitions = scenario.repetitions if is_live else 1
-    order = [
-        (run, repetition)
-        for label in dict.fromkeys(run.label for run in runs)
-        for repetition in range(1, repetitions + 1)
-        for run in runs
-        if run.label == label
-    ]
-    digits = len(str(len(order)))
-    jobs = []
-    for number, (run, repetition) in enumerate(order, 1):
-        condition = FAILURE if run.failures else HEALTHY
-        name = f"{number:0{digits}d}-{slug(run.label)}--{slug(run.schedule.name)}--{condition}"
-        name += f"--r{repetition}" if repetitions > 1 else ""
-        jobs.append(_Job(name, run, repetition, BETWEEN_RUNS_S + _predicted_s(run) if is_live else 1.0))
-    return tuple(jobs)
-
-
-def _predicted_s(run: PlannedRun) -> float:
-    return max((transfer.end_s or 0.0 for transfer in run.predicted.transfers), default=0.0)
-
-
 def run_scenario(
     scenario: Scenario,
     backend: Backend,
@@ -106,14 +58,46 @@ def run_scenario(
     this again; without ``report`` nothing is drawn. Raises RailbedError; on Ctrl-C InterruptedExperimentError, with
     what was measured on disk.
     """
+    jobs = _planned(scenario, progress)
+    with ResultsFolder(results_root, scenario.name) as folder:
+        return _run_into(folder, scenario, jobs, backend, progress, command, extra_provenance, report)
+
+
+def run_into(
+    folder: ResultsFolder,
+    scenario: Scenario,
+    backend: Backend,
+    progress: Progress,
+    *,
+    command: Sequence[str] = (),
+    extra_provenance: Callable[[], Mapping[str, Any]] = dict,
+    report: bool = True,
+) -> Results:
+    """What :func:`run_scenario` does, in a folder that is there already."""
+    jobs = _planned(scenario, progress)
+    return _run_into(folder, scenario, jobs, backend, progress, command, extra_provenance, report)
+
+
+def _planned(scenario: Scenario, progress: Progress) -> tuple[Job, ...]:
     progress("planning", 0.0)
     with limited("planning", STAGE_LIMIT_S):
-        jobs = _jobs(scenario, plan(scenario))
-    with ResultsFolder(results_root, scenario.name) as folder:
-        folder.write_text("scenario.yaml", scenario.to_yaml())
-        origin = provenance(scenario.seed, command or sys.argv)
-        outcomes = _make_all(folder, scenario, jobs, {}, backend, progress, origin, extra_provenance)
-        return Results(folder.path, _drawn(folder.path, progress) if report else None, outcomes)
+        return jobs_of(scenario, plan(scenario))
+
+
+def _run_into(
+    folder: ResultsFolder,
+    scenario: Scenario,
+    jobs: Sequence[Job],
+    backend: Backend,
+    progress: Progress,
+    command: Sequence[str],
+    extra_provenance: Callable[[], Mapping[str, Any]],
+    report: bool,
+) -> Results:
+    folder.write_text("scenario.yaml", scenario.to_yaml())
+    origin = provenance(scenario.seed, command or sys.argv)
+    outcomes = _make_all(folder, scenario, jobs, {}, backend, progress, origin, extra_provenance)
+    return Results(folder.path, _drawn(folder.path, progress) if report else None, outcomes)
 
 
 def resume_scenario(
@@ -131,9 +115,7 @@ def resume_scenario(
     """
     stored = read_result(path)
     scenario = stored.scenario()
-    progress("planning", 0.0)
-    with limited("planning", STAGE_LIMIT_S):
-        jobs = _jobs(scenario, plan(scenario))
+    jobs = _planned(scenario, progress)
     made = {run.path.name: run.outcome for run in stored.runs if run.outcome.was_made}
     strangers = set(made) - {job.name for job in jobs}
     if strangers:
@@ -158,7 +140,7 @@ def _drawn(path: Path, progress: Progress) -> Path:
 def _make_all(
     folder: ResultsFolder,
     scenario: Scenario,
-    jobs: Sequence[_Job],
+    jobs: Sequence[Job],
     made: Mapping[str, Outcome],
     backend: Backend,
     progress: Progress,
@@ -200,14 +182,14 @@ def _make_all(
 def _make(
     folder: ResultsFolder,
     scenario: Scenario,
-    job: _Job,
+    job: Job,
     before: Sequence[Outcome],
     backend: Backend,
     progress: Callable[[float], None],
 ) -> Outcome:
     """Make one run and store it; what goes wrong in the back end becomes its outcome."""
     run, predicted = job.run, job.run.predicted
-    limit_s = live_limit_s(_predicted_s(run)) if scenario.backend == EMULATOR else STAGE_LIMIT_S
+    limit_s = live_limit_s(predicted_s(run)) if scenario.backend == EMULATOR else STAGE_LIMIT_S
     folder.note("run-started", run=job.name, limit_s=limit_s)
     progress(0.0)
     record = None
@@ -233,7 +215,7 @@ def _make(
     return outcome
 
 
-def _part(progress: Progress, job: _Job, done: float, whole: float) -> Callable[[float], None]:
+def _part(progress: Progress, job: Job, done: float, whole: float) -> Callable[[float], None]:
     def told(share: float) -> None:
         progress(job.stage, (done + job.weight * share) / whole)
 

@@ -23,6 +23,9 @@ from topologies.near import did_you_mean
 from topologies.scale import Scale
 from workloads.records import LinkSeries
 
+SWEEP_FORMAT = "railbed-sweep"
+SWEEP_VERSION = 1
+
 _OUTCOME = TypeAdapter(Outcome)
 
 
@@ -70,8 +73,84 @@ class StoredResult:
 
     def provenance(self) -> Mapping[str, Any]:
         """What the result depends on besides its scenario; empty if it was cut short before that was written."""
-        path = self.path / "provenance.json"
-        return dict(_read_json(path)) if path.exists() else {}
+        return _provenance(self.path)
+
+
+@dataclass(frozen=True)
+class StoredCase:
+    """One case of a sweep: its settings, and its result or the reason why there is none."""
+
+    name: str
+    settings: Mapping[str, Any]
+    result: StoredResult | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class StoredSweep:
+    """A sweep's folder."""
+
+    path: Path
+    name: str
+    status: str
+    cases: tuple[StoredCase, ...]
+
+    @property
+    def made(self) -> tuple[StoredCase, ...]:
+        """The cases that have a result."""
+        return tuple(case for case in self.cases if case.result is not None)
+
+    def provenance(self) -> Mapping[str, Any]:
+        """What the sweep depends on besides its scenario; empty if it was cut short before that was written."""
+        return _provenance(self.path)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every transfer of every run of every case was made in full."""
+        results = [case.result for case in self.cases]
+        return all(
+            result is not None and all(outcome.status == "complete" for outcome in result.outcomes)
+            for result in results
+        )
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What came out, case by case."""
+        return tuple(outcome for case in self.made if case.result for outcome in case.result.outcomes)
+
+
+def read_any(path: Path) -> StoredResult | StoredSweep:
+    """The result or the sweep in a folder; raises ResultsError for what is neither."""
+    return read_sweep(path) if is_sweep(path) else read_result(path)
+
+
+def is_sweep(path: Path) -> bool:
+    """Whether a folder holds a sweep."""
+    return (path / "sweep.json").exists()
+
+
+def read_sweep(path: Path) -> StoredSweep:
+    """The sweep in a folder, with every case that is there; raises ResultsError for what is none."""
+    data = _read_json(path / "summary.json")
+    if (data.get("format"), data.get("version")) != (SWEEP_FORMAT, SWEEP_VERSION):
+        raise ResultsError(f"{path} holds no sweep that this Railbed reads: run it again, or use the version it is of")
+    status = _true_status(path, str(data["status"]))
+    cases = []
+    for one in data["cases"]:
+        folder = path / "cases" / one["name"]
+        result = read_result(folder) if (folder / "summary.json").exists() else None
+        cases.append(StoredCase(one["name"], one["settings"], result, one["reason"]))
+    return StoredSweep(path, str(data["name"]), status, tuple(cases))
+
+
+def _provenance(path: Path) -> dict[str, Any]:
+    file = path / "provenance.json"
+    return _read_json(file) if file.exists() else {}
+
+
+def _true_status(path: Path, status: str) -> str:
+    """The status that a summary gives; incomplete where its writer ended without saying so."""
+    return INCOMPLETE if status == RUNNING and not is_being_written(path) else status
 
 
 def read_result(path: Path) -> StoredResult:
@@ -86,9 +165,7 @@ def read_result(path: Path) -> StoredResult:
             f"{summary} is of version {version}, and this Railbed reads version {SUMMARY_VERSION}: run it again, or "
             "read it with the version that wrote it"
         )
-    status = str(data["status"])
-    if status == RUNNING and not is_being_written(path):
-        status = INCOMPLETE
+    status = _true_status(path, str(data["status"]))
     runs = tuple(read_run(one.parent) for one in sorted(path.glob("runs/*/run.json")))
     return StoredResult(path, str(data["name"]), status, int(data["planned_runs"]), runs)
 

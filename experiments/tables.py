@@ -52,7 +52,7 @@ def _row(case: Case) -> tuple[str, ...]:
         first.fabric,
         f"{first.collective}, {size_text(first.size_bytes)}",
         _condition(first),
-        _duration(case),
+        duration_cell(case),
         number(first.predicted_s, "-"),
         duration_text(real_s) if real_s else case.status,
         number(median([outcome.algbw_gbps for outcome in made]), "-"),
@@ -62,8 +62,8 @@ def _row(case: Case) -> tuple[str, ...]:
     )
 
 
-def _duration(case: Case) -> str:
-    """The median, with the interval of the mean and the number of lost repetitions where there are several."""
+def duration_cell(case: Case) -> str:
+    """The median completion time in emulated seconds; of repetitions, also the interval and how many were lost."""
     text = number(median(case.durations_s), case.status)
     interval = mean_interval(case.durations_s)
     if interval is not None:

@@ -35,7 +35,7 @@ def test_results_are_listed_and_filtered(capsys: pytest.CaptureFixture[str], roo
     assert [line.split()[:2] for line in out.splitlines()] == [
         ["RESULT", "STATUS"], ["20260101-000000-small", "complete"], ["20260101-000001-small", "interrupted"],
     ]  # fmt: skip
-    assert out.splitlines()[2].endswith("1 of 8  -")
+    assert out.splitlines()[2].endswith("1 of 8 runs  -")
     assert err.count("\n") == 1
     assert "20260101-000009-bad/summary.json cannot be read" in err
     for words in (("--status", "interrupted"), ("000001",)):

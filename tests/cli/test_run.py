@@ -131,3 +131,45 @@ def test_what_is_wrong_with_the_words(capsys: pytest.CaptureFixture[str], tmp_pa
         code, out, err = run(capsys, *words)
         assert (code, out) == (2, "")
         assert told in err
+
+
+def test_a_sweep_is_one_table_and_one_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    scenario = tmp_path / "small.yaml"
+    scenario.write_text(SCENARIO.format(backend="simulator"))
+    code, out, err = run(capsys, "run", scenario, "--results", tmp_path / "out", "--sweep", "fabrics.domains=2,3")
+    assert (code, err) == (0, "")
+    assert [line.split()[:2] for line in out.splitlines()[:3]] == [
+        ["fabrics.domains", "fabric"], ["2", "rail-only"], ["3", "rail-only"],
+    ]  # fmt: skip
+    (folder,) = (tmp_path / "out").iterdir()
+    assert f"report: {folder / 'report.html'}" in out
+    code, out, _ = run(capsys, "results", "--results", tmp_path / "out", "--json")
+    (told,) = json.loads(out)
+    assert (told["planned_cases"], told["cases"], told["status"]) == (2, 2, "complete")
+    code, out, _ = run(capsys, "run", "--resume", folder, "--json", "--no-report", "--jobs", "1")
+    assert code == 0
+    assert [case["settings"] for case in json.loads(out)["summary"]["cases"]] == [
+        {"fabrics.domains": 2}, {"fabrics.domains": 3},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--sweep", "seed"), "expected KEY=VALUE,VALUE"),
+        (("--sweep", "sead=1"), "did you mean 'seed'"),
+        (("--sweep", "backend=simulator,emulator"), "a sweep runs on one back end"),
+        (("--backend", "emulator", "--sweep", "seed=1,2", "--jobs", "2"), "live cases run one after another"),
+        (("--jobs", "2"), "belong to --sweep"),
+        (("--resume", "latest"), "a result knows its own"),
+    ],
+)
+def test_sweeps_that_cannot_be(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[str, ...], sentence: str
+) -> None:
+    scenario = tmp_path / "small.yaml"
+    scenario.write_text(SCENARIO.format(backend="simulator"))
+    code, out, err = run(capsys, "run", scenario, "--results", tmp_path / "out", *words)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert not (tmp_path / "out").exists()
