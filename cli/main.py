@@ -26,7 +26,7 @@ COMMANDS = {
     "validate": "Check scenario files exactly as `run` does.",
     "experiments": "The catalogue of experiments that `run` knows by name.",
     "import": "Read a trace, a workload, a log or a fabric that another tool wrote.",
-    "compare": "A stored result beside a log of nccl-tests.",
+    "compare": "Results side by side, or beside a log of nccl-tests.",
     "iteration": "What one training iteration of a model sends.",
     "cost": "What a fabric is made of, what it costs and what it draws.",
     "up": "Start a fabric that stays up in the background.",

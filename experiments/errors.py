@@ -49,6 +49,12 @@ class SchedulerError(RailbedError):
     """A Dask cluster can't be used."""
 
 
+class UnlikeResultsError(RailbedError):
+    """Results cannot be compared: they are not of the same thing."""
+
+    exit_code = 2
+
+
 class NoSuchResultError(RailbedError):
     """No result of that name is stored."""
 

@@ -98,3 +98,24 @@ def test_resume_on_the_command_line(capsys: pytest.CaptureFixture[str], root: Pa
     code, _, err = run(capsys, "run")
     assert code == 2
     assert "--resume RESULT" in err
+
+
+def test_results_are_compared(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+    whole, cut = "20260101-000000-small", "20260101-000001-small"
+    code, out, err = run(capsys, "compare", whole, cut, "--results", root)
+    assert (code, err) == (0, "")
+    assert "no difference" in out
+    assert "one run of it is taken as exact" in out
+    code, out, _ = run(capsys, "compare", whole, f"{root / whole}:rail-only", "--results", root, "--json")
+    assert code == 0
+    assert [one["verdict"] for one in json.loads(out)] == ["no difference"] * 2
+    for words, told in (
+        ((whole,), "at least two"),
+        ((whole, f"{cut}:ring"), "has no fabric 'ring'"),
+        ((whole, "other:rail-only"), "there is no result 'other'"),
+        ((whole, "20260101-000009-bad"), "cannot be read"),
+    ):
+        code, out, err = run(capsys, "compare", *words, "--results", root)
+        assert code in (1, 2)
+        assert out == ""
+        assert told in err
