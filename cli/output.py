@@ -112,7 +112,7 @@ class _Line:
         left_s = self._left.seconds(now_s)
         if self._share is not None:
             parts.append(f"{self._share:.0%} done")
-        if left_s is not None:
+        if self._share is not None and left_s is not None:
             parts.append(f"about {clock(left_s)} left")
         return Text(f"{self._text} ({', '.join(parts)})")
 

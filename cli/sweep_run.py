@@ -77,7 +77,7 @@ def _told(made: StoredSweep, show: Progress, report: bool, as_json: bool) -> int
 
     drawn = None
     if report:
-        show("drawing figures", 1.0)
+        show("drawing figures")
         drawn = draw_sweep(made)
     if as_json:
         outcomes = [

@@ -31,8 +31,8 @@ def comparison_notes(comparisons: Sequence[Comparison]) -> list[str]:
     """What a reader of the rows must know."""
     notes = [
         "Times are those of the real machine. difference: mean over the first result's mean, with its interval.",
-        f"Intervals are at {CONFIDENCE:.0%} (Student's t, Welch's for differences), each by itself; 'no difference' means "
-        "that the interval of the difference holds 0.",
+        f"Intervals are at {CONFIDENCE:.0%} (Student's t, Welch's for differences), each by itself; 'no difference' "
+        "means that the interval of the difference holds 0.",
     ]
     sides = [side for one in comparisons for side in (one.base, one.other)]
     if any(side.backend == "simulator" for side in sides):

@@ -19,6 +19,7 @@ from experiments.stored import StoredSweep
 from experiments.sweep_tables import HEADINGS, keys, sweep_rows
 from experiments.tables import COLUMNS, footnotes, number, percent, rows
 from experiments.units import rate_text, size_text
+from experiments.verdicts import verdicts
 from topologies.model import Fabric, FabricKind, LinkKind
 from topologies.scale import Scale
 
@@ -124,6 +125,8 @@ def render(report: Report) -> str:
             if run.outcome.condition == FAILURE
         ],
         healthy_runs=[run for run in report.runs if run.outcome.condition != FAILURE],
+        about=_about(report.scenario),
+        verdicts=verdicts(report.scenario, report.outcomes),
         is_whole=report.status == COMPLETE and len(report.outcomes) == report.planned_runs,
         lost=[case for case in cases(report.outcomes) if case.lost],
         notes=_notes(report.outcomes),
@@ -132,6 +135,17 @@ def render(report: Report) -> str:
         scenario_yaml=report.scenario.to_yaml(),
         provenance=_flat(report.provenance),
     )
+
+
+def _about(scenario: Scenario) -> list[tuple[str, str]]:
+    """What the scenario says of itself, in the order in which it is read."""
+    texts = (
+        ("Question", scenario.question),
+        ("Method", scenario.method),
+        ("Expected", scenario.expected),
+        ("What it can't show", scenario.limits),
+    )
+    return [(name, " ".join(text.split())) for name, text in texts if text]
 
 
 def _settings(view: FabricView) -> list[tuple[str, str, str]]:

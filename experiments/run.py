@@ -132,7 +132,7 @@ def resume_scenario(
 
 
 def _drawn(path: Path, progress: Progress) -> Path:
-    progress("drawing figures", 1.0)
+    progress("drawing figures", None)
     with limited("drawing figures", STAGE_LIMIT_S):
         return draw_result(read_result(path))
 
