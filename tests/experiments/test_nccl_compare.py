@@ -118,7 +118,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
         (("latest", scenario), 1, "is of no kind that can be imported"),
         (("latest", measured, "--figure", "x.txt"), 2, "must end in .svg, .png or .pdf"),
         (("other", measured), 2, "there is no result 'other'"),
-        (("latest", tmp_path / "none"), 2, "does not exist"),
+        (("latest", tmp_path / "none"), 2, "there is no result"),
     ):
         found_code, _, err = run(capsys, "compare", *words, "--results", results)
         assert sentence in err
