@@ -42,6 +42,7 @@ setup(
         "test": [
             "hypothesis>=6.100",
             "import-linter>=2.0",
+            "jsonschema>=4.20",
             "mypy>=1.10",
             "pandas>=2.2",
             "networkx>=3.2",

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import model_validator
 
 from experiments.outcome import FAILURE, HEALTHY
-from experiments.scenario.fields import FROM_LIST, Section, Share, one_of
+from experiments.scenario.fields import FROM_LIST, OneOf, Section, Share
 
 SLOPE = "forwarding_slope"
 
@@ -41,7 +41,7 @@ class Versus(Section):
 class ExpectSection(Section):
     """A value that a run should have, by the median over repetitions."""
 
-    value: Annotated[str, one_of("value", lambda: list(VALUES))]
+    value: Annotated[str, OneOf("value", list(VALUES))]
     fabric: str | None = None
     """Name of the fabric; it may be left out where there is one."""
     fabrics: Annotated[tuple[str, ...], FROM_LIST] | None = None

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, WithJsonSchema, field_serializer, field_validator, model_validator
 
 from controller.policy import Relay, RoutingPolicy
-from experiments.scenario.fields import Section, known
+from experiments.scenario.fields import OneOf, Section
 from topologies.builders import preset_spec
 from topologies.model import FabricKind, FabricSpec, fabric_kind
 from topologies.presets import PRESETS, preset
@@ -18,7 +18,7 @@ RELAYS = tuple(relay.value for relay in Relay if relay is not Relay.DIRECT)
 class RoutingSection(Section):
     """What the routing is free to choose. A key that a fabric does not give is taken from the whole scenario."""
 
-    relay: str | None = None
+    relay: Annotated[str | None, OneOf("relay", RELAYS)] = None
     """Who forwards between rails on a rail-only fabric: a GPU of the source's domain, or of the destination's."""
     local_repair: bool | None = None
     """Whether switches send packets around a dead port by themselves until the controller has new rules."""
@@ -26,11 +26,6 @@ class RoutingSection(Section):
     """Whether links are watched by probes, so that a blackhole is noticed too."""
     hash_seed: int | None = Field(default=None, ge=0)
     """Seed of the hash that spreads flows over equal paths; the scenario's seed where it is not given."""
-
-    @field_validator("relay", mode="before")
-    @classmethod
-    def _relay(cls, value: object) -> str | None:
-        return None if value is None else known(value, "relay", RELAYS)
 
     def over(self, default: RoutingSection) -> RoutingSection:
         """These keys, and those of ``default`` where they are missing here."""

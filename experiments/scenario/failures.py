@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from experiments.scenario.fields import FROM_LIST, Duration, Section, Share, When, one_of
+from experiments.scenario.fields import FROM_LIST, Duration, OneOf, Section, Share, When
 from experiments.units import Moment
 from simulator.paths import Router, busiest_link
 from topologies.model import NO_FAILURES, Fabric, LinkKind, SwitchKind
@@ -52,10 +52,10 @@ class FailureSection(Section):
     """All links of the switches that the GPUs of this rail are joined to."""
     nvswitch: int | None = Field(default=None, ge=0)
     """The NVSwitch of this domain: all its links."""
-    kind: Annotated[str, one_of("kind", lambda: KINDS)] = FailureKind.DOWN.value
+    kind: Annotated[str, OneOf("kind", KINDS)] = FailureKind.DOWN.value
     at: When
     restore: When | None = None
-    direction: Annotated[str | None, one_of("direction", lambda: DIRECTIONS)] = None
+    direction: Annotated[str | None, OneOf("direction", DIRECTIONS)] = None
     """Of a blackhole: both, out (away from the GPU or leaf) or in."""
     rate: Share | None = Field(default=None, gt=0, lt=1)
     """What a degraded link keeps of its rate."""

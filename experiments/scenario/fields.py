@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    WithJsonSchema,
+)
+from pydantic.json_schema import JsonSchemaValue
 
 from experiments.units import Moment, parse_moment, parse_size_bytes
 from topologies.near import did_you_mean
-
-_Entry = TypeVar("_Entry")
 
 
 class Section(BaseModel):
@@ -29,18 +39,40 @@ def known(name: object, what: str, names: Sequence[str]) -> str:
     raise ValueError(f"unknown {what} {name!r}: {did_you_mean(name, names)}The {what}s are {', '.join(names)}")
 
 
-def one_of(what: str, names: Callable[[], Sequence[str]]) -> BeforeValidator:
-    """A validator for names that are only known where they are used."""
-    return BeforeValidator(lambda value: value if value is None else known(value, what, names()))
+@dataclass(frozen=True)
+class OneOf:
+    """Marks a text that must be one of ``names``; ``what`` they are is for the message."""
+
+    what: str
+    names: Sequence[str]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        return BeforeValidator(self._checked).__get_pydantic_core_schema__(source, handler)
+
+    def _checked(self, value: object) -> str | None:
+        return None if value is None else known(value, self.what, self.names)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"enum": list(self.names)}
 
 
-def _not_empty(entries: tuple[_Entry, ...]) -> tuple[_Entry, ...]:
+class _NotEmpty:
+    """Marks a list that needs an entry. pydantic's own ``min_length`` does not count entries that are wrong."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        return AfterValidator(_not_empty).__get_pydantic_core_schema__(source, handler)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {**handler(schema), "minItems": 1}
+
+
+def _not_empty(entries: tuple[Any, ...]) -> tuple[Any, ...]:
     if not entries:
         raise ValueError("the list is empty; it needs at least one entry")
     return entries
 
 
-NOT_EMPTY = AfterValidator(_not_empty)
+NOT_EMPTY = _NotEmpty()
 FROM_LIST = Field(strict=False)
 """YAML has lists where the model has tuples."""
 
@@ -74,12 +106,28 @@ def _text_schema(pattern: str, *others: dict[str, Any]) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [{"type": "string", "pattern": pattern}, *others]})
 
 
-Size = Annotated[
-    int,
-    BeforeValidator(parse_size_bytes),
-    _text_schema(r"^\s*\d+(\.\d+)?\s*([kKMGT]i?)?[bB]?\s*$", {"type": "integer", "minimum": 1}),
-]
+_SIZE_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*([kKMGTmgt][iI]?)?[bB]?\s*$"},
+        {"type": "integer", "minimum": 1},
+    ]
+}
+
+Size = Annotated[int, BeforeValidator(parse_size_bytes), WithJsonSchema(_SIZE_SCHEMA)]
 """Real bytes: a whole number, or a text with a unit."""
+
+
+def _several(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+Sizes = Annotated[
+    tuple[Size, ...],
+    NOT_EMPTY,
+    BeforeValidator(_several),
+    WithJsonSchema({"anyOf": [_SIZE_SCHEMA, {"type": "array", "items": _SIZE_SCHEMA, "minItems": 1}]}),
+]
+"""One size, or a list of them."""
 
 When = Annotated[
     Moment,

@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 
-from experiments.scenario.fields import FROM_LIST, NOT_EMPTY, Section, Share, Size, one_of
+from experiments.scenario.fields import FROM_LIST, NOT_EMPTY, OneOf, Section, Share, Size, Sizes
 from experiments.units import size_text
 from topologies.model import Fabric
 from workloads.algorithms import ALGORITHMS, ALL_TO_ALL, BULK, DIRECT, FORMS, RING, find_algorithm
@@ -38,15 +38,7 @@ from workloads.training import Plan, training_iteration
 ALIGNED, BY_RANK, SHUFFLED = "aligned", "rank", "shuffled"
 ORDERS = (ALIGNED, BY_RANK, SHUFFLED)
 
-Form = Annotated[str, one_of("form", lambda: FORMS)]
-
-
-def _sizes(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else (value,)
-
-
-Sizes = Annotated[tuple[Size, ...], BeforeValidator(_sizes), NOT_EMPTY]
-"""One size, or a list of them: one schedule for each."""
+Form = Annotated[str, OneOf("form", FORMS)]
 
 
 class EntrySection(Section):
@@ -78,16 +70,16 @@ class EntrySection(Section):
 class CollectiveSection(EntrySection):
     """A collective, in nccl-tests' meaning of size, by every group of ranks at the same time."""
 
-    collective: Annotated[str, one_of("collective", lambda: list(COLLECTIVES))]
+    collective: Annotated[str, OneOf("collective", list(COLLECTIVES))]
     size: Sizes
     algorithm: str | None = None
     """How it is made; the first one of the collective where it is not given."""
     form: Form = BULK
     """``bulk``: a flow for each edge and stage. ``stepwise``: every send of the algorithm."""
-    group: Annotated[str | None, one_of("group", lambda: list(GROUPINGS))] = None
+    group: Annotated[str | None, OneOf("group", list(GROUPINGS))] = None
     groups: Annotated[tuple[Annotated[tuple[int, ...], FROM_LIST], ...], FROM_LIST, NOT_EMPTY] | None = None
     """Groups of ranks, in place of ``group``."""
-    order: Annotated[str, one_of("order", lambda: ORDERS)] = ALIGNED
+    order: Annotated[str, OneOf("order", ORDERS)] = ALIGNED
     """The order of the ranks in a group: along the rails, by rank, or drawn with the scenario's seed."""
 
     @property
@@ -134,7 +126,7 @@ class CollectiveSection(EntrySection):
 class LoadSection(Section):
     """How tokens spread over experts."""
 
-    pattern: Annotated[str, one_of("load", lambda: list(LOADS))] = "uniform"
+    pattern: Annotated[str, OneOf("load", list(LOADS))] = "uniform"
     exponent: float = 1.0
     factor: float = 4.0
     burst: Share = 0.1
@@ -156,7 +148,7 @@ class ExpertsSection(EntrySection):
     step: int = Field(default=0, ge=0)
     within_domains: bool = True
     """Whether tokens go to experts of their own domain too."""
-    algorithm: Annotated[str | None, one_of("algorithm", lambda: list(ALGORITHMS[ALL_TO_ALL]))] = None
+    algorithm: Annotated[str | None, OneOf("algorithm", list(ALGORITHMS[ALL_TO_ALL]))] = None
     form: Form = BULK
 
     @property
@@ -201,7 +193,7 @@ class PlanSection(Section):
 class IterationSection(EntrySection):
     """One training iteration of a model under a plan."""
 
-    iteration: Annotated[str, one_of("model", lambda: list(MODELS))]
+    iteration: Annotated[str, OneOf("model", list(MODELS))]
     """The model: a preset of workloads/models.py."""
     layers: int | None = Field(default=None, ge=1)
     """Layers, where not all of the model's."""
@@ -267,7 +259,7 @@ def read_schedule(path: str) -> Schedule:
 class PatternSection(EntrySection):
     """Transfers that are no collective, all at once; see :func:`workloads.patterns.pattern_on`."""
 
-    pattern: Annotated[str, one_of("pattern", lambda: PATTERNS)]
+    pattern: Annotated[str, OneOf("pattern", PATTERNS)]
     size: Sizes
     flows: int | None = Field(default=None, ge=1)
     target: int = Field(default=0, ge=0)

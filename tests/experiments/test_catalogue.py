@@ -5,6 +5,7 @@ import pytest
 from cli.main import main
 from experiments.catalogue import FOLDER, LARGEST_EMULATED, NAMES, entries, find_scenario, scenario_path
 from experiments.errors import UnknownExperimentError
+from experiments.faithfulness import faithfulness
 from experiments.plan import plan, simulator_backend
 from experiments.run import run_scenario
 from experiments.verdicts import unexpected, verdicts
@@ -35,6 +36,12 @@ def test_every_experiment_says_what_it_asks_and_what_it_cannot_show(name: str) -
     assert any(expected.backend in (None, "emulator") for expected in scenario.expect)
     for expected in scenario.expect:
         assert expected.source
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_scale_of_the_catalogue_holds(name: str) -> None:
+    found = [faithfulness(run) for run in plan(find_scenario(name)) if not run.failures]
+    assert [one.sentence for one in found if one is not None and not one.holds] == []
 
 
 def test_the_catalogue_is_whole() -> None:
