@@ -78,6 +78,9 @@ def footnotes(outcomes: Sequence[Outcome]) -> list[str]:
     notes = []
     for operation in dict.fromkeys(outcome.operation for outcome in outcomes):
         same = [outcome for outcome in outcomes if outcome.operation == operation]
+        if operation not in BUS_FACTORS:
+            notes.append(f"{operation}: no bandwidth is defined; size = {same[0].size_meaning}.")
+            continue
         sizes = " or ".join(str(n) for n in dict.fromkeys(outcome.group_size for outcome in same))
         formula = f"algbw = size/time, busbw = algbw * {BUS_FACTORS[operation].text} with n = {sizes}"
         notes.append(f"{operation}: {formula}; size = {same[0].size_meaning}.")

@@ -8,6 +8,7 @@ from experiments.errors import UnknownExperimentError
 from experiments.faithfulness import faithfulness
 from experiments.plan import plan, simulator_backend
 from experiments.run import run_scenario
+from experiments.tables import footnotes
 from experiments.verdicts import unexpected, verdicts
 from tests.experiments.cases import made
 
@@ -19,6 +20,7 @@ def test_every_experiment_gives_its_expected_values_on_the_simulator(name: str) 
     scenario = find_scenario(name, SIMULATED)
     outcomes = [outcome for _, _, outcome in made(scenario)]
     found = verdicts(scenario, outcomes)
+    assert footnotes(outcomes)
     assert found, "an experiment without expected values can't fail"
     assert [verdict.sentence for verdict in unexpected(found)] == []
     if name != "silent-failure":
