@@ -20,6 +20,7 @@ setup(
         "click>=8.1",
         "jinja2>=3.1",
         "matplotlib>=3.8",
+        "numba>=0.60",
         "numpy>=1.26",
         "pyarrow>=17",
         "pydantic>=2.6,<3",

@@ -7,6 +7,7 @@ rounding. Start-up, slow start, acknowledgements, queues and loss are not modell
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.changes import Change, changes_of, dead_ends, not_modelled
 from simulator.errors import SimulationError
-from simulator.fair_share import max_min_rates
-from simulator.paths import PairPaths, Router, directed_links, link_positions
-from topologies.model import Fabric, Failures
+from simulator.folding import WORTH, Partition, first_members, quotient, refine
+from simulator.network import CLOCK, TIE, Network, join, leave, network, run, settle
+from simulator.paths import NO_LINK, PairPaths, Router, link_positions, pair_links
+from simulator.work import by_item, crossings, depths, is_phased, members_by, unique_rows, work_of
+from topologies.model import Fabric, Failures, LinkKind
 from topologies.scale import Scale
 from workloads.failures import FailureKind, LinkFailure, check_failures
+from workloads.operations import no_collector
 from workloads.records import (
     Event,
     EventKind,
@@ -28,7 +33,7 @@ from workloads.records import (
     TransferRecord,
     TransferStatus,
 )
-from workloads.schedule import Computation, Schedule, Transfer
+from workloads.schedule import Schedule
 
 BACKEND = "simulator"
 
@@ -38,12 +43,17 @@ TCP_GOODPUT = 1448 / 1514
 REPAIR_DELAY_S = 0.1
 """Default time from a link's change to the new routes being in force, in emulated seconds."""
 
-TIE = 1e-12
-"""Transfers that would end within this share of the step to the next event end together with it."""
-
 NOTES = (
     "Fluid model: max-min fair rates at every instant; TCP start-up, queues, loss and acknowledgements take no time.",
 )
+
+SAMPLED = 20_000_000
+"""Link counters kept at most, over all links and samples; beyond it every second sample is dropped."""
+
+EACH_EVENT = 20_000
+"""Items up to which link counters are sampled at every event; beyond, every BATCH ends."""
+
+BATCH = 64
 
 Progress = Callable[[float], None]
 
@@ -58,8 +68,11 @@ def simulate(
     repair_delay_s: float = REPAIR_DELAY_S,
     silent_repair_delay_s: float | None = None,
     start_delay_s: float = 0.0,
+    latency_s: float = 0.0,
     goodput: float = TCP_GOODPUT,
     seed: int = 0,
+    fold: bool = True,
+    merge: float = 0.0,
     progress: Progress | None = None,
 ) -> RunRecord:
     """Run a schedule on a fabric; times, sizes and rates of the result are emulated ones of ``scale``.
@@ -70,8 +83,12 @@ def simulate(
     after ``silent_repair_delay_s`` (None: never, as nothing notices it), a degraded link never does; delay and loss
     change nothing here, which the record's notes say. ``start_delay_s`` passes
     between the end of what a transfer waits for (its own delay included) and its first byte: what a back end needs to
-    start it. A transfer between GPUs that have no path fails; what waited for it goes on. ``progress`` is told the
-    share done.
+    start it. ``latency_s`` passes between a transfer's last byte leaving and its end at the receiver. A transfer that
+    loses its path fails; what waited for it goes on.
+
+    With ``fold`` equal transfers are solved once; the result is the same. With ``merge``, flows that end within this
+    share of the time since the last start, after the first that ends, keep their own end times, but what they leave is
+    given to the others only at the last of these. ``progress`` is told the share done.
     Raises SimulationError, ScheduleError or UnknownElementError for parts that do not fit together.
     """
     check_failures(fabric, failures)
@@ -79,38 +96,44 @@ def simulate(
         raise SimulationError(
             f"schedule '{schedule.name}' is for {schedule.ranks} ranks, but the fabric has {len(fabric.gpus)} GPUs"
         )
+    check_links(fabric)
     if not 0 < goodput <= 1:
         raise SimulationError(f"goodput is {goodput}; it must be above 0 and at most 1")
-    for name, delay_s in (("repair_delay_s", repair_delay_s), ("start_delay_s", start_delay_s)):
+    if not 0 <= merge < 1:
+        raise SimulationError(f"merge is {merge}; it must be a share, 0 or more and below 1")
+    for name, delay_s in (
+        ("repair_delay_s", repair_delay_s), ("start_delay_s", start_delay_s), ("latency_s", latency_s)
+    ):  # fmt: skip
         if not delay_s >= 0:
             raise SimulationError(f"{name} is {delay_s}; it must be 0 or more")
-    changes = _changes(failures, repair_delay_s, silent_repair_delay_s)
-    run = _Run(fabric, schedule, router, scale, tuple(failures), changes, start_delay_s, goodput, seed)
-    return run.run(progress)
+    times = Times(start_delay_s, latency_s, merge)
+    changes = changes_of(failures, repair_delay_s, silent_repair_delay_s)
+    with no_collector():
+        whole = _Run(fabric, schedule, router, scale, tuple(failures), changes, times, goodput, seed, fold)
+        return whole.run(progress)
 
 
-@dataclass
-class _Flow:
-    """A transfer that has started and not ended."""
-
-    transfer: Transfer
-    size_bytes: int
-    left_bytes: float
-    start_s: float
-    links: tuple[int, ...]
+def check_links(fabric: Fabric) -> None:
+    """Raise SimulationError for a link without capacity."""
+    for link in fabric.links:
+        if not (link.rate_mbps > 0 and math.isfinite(link.rate_mbps)):
+            raise SimulationError(
+                f"link {link.id} has a rate of {link.rate_mbps:g} Mbit/s; it must be above 0 (to break a link, fail it)"
+            )
 
 
 @dataclass(frozen=True)
-class _Change:
-    """A failure begins or ends (``up``), for the wires or (later) for the routes."""
+class Times:
+    """Delays in emulated seconds, and the share of the time within which ends are merged."""
 
-    t_s: float
-    failure: LinkFailure
-    up: bool
-    routes: bool
+    start_delay_s: float
+    latency_s: float
+    merge: float
 
 
 class _Run:
+    """One run. Its items are classes of transfers and computations; without folding, each its own class."""
+
     def __init__(
         self,
         fabric: Fabric,
@@ -118,166 +141,247 @@ class _Run:
         router: Router,
         scale: Scale,
         failures: tuple[LinkFailure, ...],
-        changes: Sequence[_Change],
-        start_delay_s: float,
+        changes: Sequence[Change],
+        times: Times,
         goodput: float,
         seed: int,
+        fold: bool,
     ) -> None:
         self.fabric, self.schedule, self.router, self.scale = fabric, schedule, router, scale
-        self.failures, self.goodput, self.seed = failures, goodput, seed
-        self.start_delay_s = start_delay_s
-        # What happens at a known time: transfers start, or the computations of these ids end. A heap; the number of
-        # the entry keeps what falls on the same instant in order.
-        self.timers: list[tuple[float, int, Sequence[Transfer], Sequence[int]]] = []
-        self.timers_set = 0
-        self.last_computation_s: float | None = None
+        self.failures, self.times, self.goodput, self.seed = failures, times, goodput, seed
         self.positions = link_positions(fabric)
         rates_mbps = np.array([scale.emulated_rate_mbps(link.rate_mbps) for link in fabric.links])
-        self.wire = np.repeat(rates_mbps * 1e6 / 8, 2)  # bytes per second of frames, per directed link
+        wire = np.repeat(rates_mbps * 1e6 / 8, 2)  # bytes per second of frames, per directed link
         self.changes = deque(changes)
+        self.work = work_of(schedule, scale)
         self.broken: list[LinkFailure] = []
-        self.routed_down: Counter[str] = Counter()  # how many failures have taken each link out of the routes
-        self.paths: PairPaths = router(Failures())
-        self.now_s = 0.0
-        self.flows: list[_Flow] = []
-        self.records: dict[int, TransferRecord] = {}
-        self.events: list[Event] = []
-        self.carried: NDArray[np.float64] = np.zeros(2 * len(fabric.links))
-        self.samples: list[tuple[float, NDArray[np.float64]]] = [(0.0, self.carried.copy())]
+        self.dead: set[int] = set()  # classes of links that carry nothing
+        self.lost_routes: Counter[str] = Counter()  # how many failures have taken each link out of the routes
+        self.routed_down: frozenset[str] = frozenset()
+        self._rows: dict[frozenset[str], NDArray[np.int32]] = {}
+        self._check_paths()
+        self.part = self._partition(fold)
+        self.member = first_members(self.part.items)
+        self.link_member = first_members(self.part.links)
+        self.room = wire[self.link_member] * goodput
         self._make_gates()
+        # What happens at a known time: items start, or items end. A heap; the number of the entry keeps what falls on
+        # the same instant in order.
+        self.timers: list[tuple[float, int, Sequence[int], Sequence[int]]] = []
+        self.timers_set = 0
+        self.last_computation_s: float | None = None
+        self.flows = int((self.member < self.work.transfers).sum())
+        self.size = self.work.size_bytes[self.member[: self.flows]]
+        self.start = np.full(self.flows, np.nan)
+        self.end = np.full(self.flows, np.nan)
+        self.left = self.size.astype(np.float64)
+        self.complete = np.zeros(self.flows, dtype=bool)
+        self.incomplete: set[int] = set()
+        self.reasons: dict[int, str] = {}
+        self.running = np.zeros(self.flows, dtype=bool)  # started and not ended: moving or standing still
+        self.still: set[int] = set()
+        self.done = 0
+        self.now_s = 0.0
+        self.last_start_s = 0.0
+        self.events: list[Event] = []
+        self.net = self._network(None)
+        self.samples: list[tuple[float, NDArray[np.float64]]] = [(0.0, self.net.carried.copy())]
+
+    # -- before the run -----------------------------------------------------------------------------------------------
+
+    def _paths(self, routed_down: frozenset[str]) -> NDArray[np.int32]:
+        """Directed links of all transfers while the routes know these links to be down."""
+        if routed_down not in self._rows:
+            paths: PairPaths = self.router(Failures(links=routed_down))
+            self._rows[routed_down] = pair_links(self.fabric, self.positions, paths, self.work.src, self.work.dst)
+        return self._rows[routed_down]
+
+    def _check_paths(self) -> None:
+        missing = np.flatnonzero(self._paths(frozenset())[:, 0] == NO_LINK)
+        if len(missing):
+            src, dst = (self.fabric.gpu_of_rank(int(one[missing[0]])).id for one in (self.work.src, self.work.dst))
+            raise SimulationError(f"'{self.schedule.name}' sends from {src} to {dst}, but no path leads there")
+
+    def _partition(self, fold: bool) -> Partition:
+        work, links = self.work, 2 * len(self.fabric.links)
+        items = len(work.gate_of)
+        whole = Partition(np.arange(items), np.arange(work.gates), np.arange(links))
+        if not fold:
+            return whole
+        states, down = [frozenset[str]()], Counter[str]()
+        for change in self.changes:
+            if change.routes and math.isfinite(change.t_s):
+                down[change.failure.link_id] += -1 if change.up else 1
+                states.append(frozenset(+down))
+        delays = np.concatenate((work.delay_s, work.duration_s))
+        sizes = np.concatenate((work.size_bytes, np.full(len(work.duration_s), -1)))
+        special = np.zeros(links, dtype=np.int64)
+        for number, link_id in enumerate(sorted({failure.link_id for failure in self.failures})):
+            at = 2 * self.positions[link_id]
+            special[at : at + 2] = 2 * number + 1, 2 * number + 2
+        rates = np.repeat([0.0 if link.kind is LinkKind.HOST else link.rate_mbps for link in self.fabric.links], 2)
+        crossed = [crossings(self._paths(state)) for state in dict.fromkeys(states)]
+        lost = [(self._paths(state)[:, 0] == NO_LINK) for state in dict.fromkeys(states)]
+        pathless = [np.concatenate((one, np.zeros(len(work.duration_s), dtype=bool))) for one in lost]
+        part = refine(
+            unique_rows([sizes, delays, *pathless]), work.gate_of, depths(work.gates, work.gate_of, work.waits),
+            unique_rows([rates, special]), work.waits, crossed,
+        )  # fmt: skip
+        if int(part.items.max(initial=0)) + 1 > WORTH * items:
+            return whole
+        # Items in order of their first members: transfers before computations, and what starts first stays first.
+        order = np.argsort(np.argsort(first_members(part.items)))
+        return Partition(order[part.items], part.gates, part.links)
+
+    def _network(self, old: Network | None) -> Network:
+        """The flows over their present paths; nothing moves yet. Bytes that links have carried are kept."""
+        rows = self._paths(self.routed_down)
+        self.pathless = rows[self.member[: self.flows], 0] == NO_LINK
+        net = network(self.room, *quotient_of(rows, self.part, self.member[: self.flows]), self.left)
+        if old is not None:
+            net.carried[:] = old.carried
+            net.room[:] = old.room
+            net.state[CLOCK] = old.state[CLOCK]
+            net.used_since[:] = self.now_s
+        self.waited = (np.diff(self.first_gate[: self.flows + 1]) > 0).astype(np.uint8)
+        if self.times.latency_s:
+            self.waited[:] = 1
+        self.ended, self.ends = np.zeros(self.flows + 1, dtype=np.int32), np.zeros(self.flows + 1)
+        return net
 
     def _make_gates(self) -> None:
-        """A gate is one shared tuple of dependencies; it opens when all of them have ended."""
-        self.gate_left: dict[int, int] = {}
-        self.gate_members: dict[int, list[Transfer]] = {}
-        self.gate_computations: dict[int, list[Computation]] = {}
-        self.gates_of: dict[int, list[int]] = {}
+        part, waits = self.part, self.work.waits
+        items, gates = int(part.items.max(initial=-1)) + 1, int(part.gates.max(initial=-1)) + 1
+        pairs = np.unique(np.stack((part.gates[waits.gate], part.items[waits.item])), axis=1)
+        self.gate_left = np.bincount(pairs[0], minlength=gates)
+        quotient_waits = type(waits)(pairs[0], pairs[1])
+        self.first_gate, self.gates_behind = by_item(quotient_waits, items)
+        self.gate_items = members_by(part.gates[self.work.gate_of[self.member]], gates)
         self.opening: deque[int] = deque()
-        for transfer in self.schedule.transfers:
-            self.gate_members[self._gate(transfer.after)].append(transfer)
-        for computation in self.schedule.computations:
-            self.gate_computations.setdefault(self._gate(computation.after), []).append(computation)
-        self.is_phased = self.schedule.is_phased
+        self.is_phased = is_phased(self.work)
 
-    def _gate(self, after: tuple[int, ...]) -> int:
-        gate = id(after)
-        if gate not in self.gate_left:
-            needed = set(after)
-            self.gate_left[gate] = len(needed)
-            self.gate_members[gate] = []
-            for dependency in needed:
-                self.gates_of.setdefault(dependency, []).append(gate)
-        return gate
+    # -- the run ------------------------------------------------------------------------------------------------------
 
     def run(self, progress: Progress | None) -> RunRecord:
         """All events until nothing can move any more."""
+        most = 1 if len(self.member) <= EACH_EVENT else BATCH
         self._apply_changes()
-        self.opening.extend(gate for gate, waiting_for in self.gate_left.items() if waiting_for == 0)
+        self.opening.extend(np.flatnonzero(self.gate_left == 0).tolist())
         self._open_gates()
-        while self.flows or self.timers:
-            rates = self._rates()
-            moving = rates > 0
-            left = np.array([flow.left_bytes for flow in self.flows])
-            ends = np.full(len(self.flows), np.inf)
-            np.divide(left, rates, out=ends, where=moving)
-            step_s = float(ends.min(initial=np.inf))
-            if self.changes:
-                step_s = min(step_s, self.changes[0].t_s - self.now_s)
-            if self.timers:
-                step_s = min(step_s, max(0.0, self.timers[0][0] - self.now_s))
-            if not np.isfinite(step_s):
+        while self.running.any() or self.timers:
+            until = min(self.changes[0].t_s if self.changes else np.inf, self.timers[0][0] if self.timers else np.inf)
+            merge, started = self.times.merge, self.last_start_s
+            count = run(self.net, until, merge, started, self.waited, self.ended, self.ends, most)
+            if not count and until == np.inf:
                 break
-            self._advance(step_s, rates)
-            ended = [flow for flow, end in zip(self.flows, ends, strict=True) if end <= step_s * (1 + TIE)]
+            self.now_s = float(self.net.state[CLOCK])
+            ended, ends = self.ended[:count].astype(np.int64), self.ends[:count].copy()
+            self.running[ended] = False
             self._apply_changes()
-            self._end(ended)
+            self._end(ended, ends)
             self._open_gates()
             while self.timers and self.timers[0][0] <= self.now_s * (1 + TIE):
                 self._ring(*heapq.heappop(self.timers)[2:])
                 self._open_gates()
-            self.samples.append((self.now_s, self.carried.copy()))
+            self._sample()
             if progress is not None:
-                progress(len(self.records) / max(1, len(self.schedule.transfers)))
+                progress(self.done / max(1, self.flows))
         self._give_up()
         return self._record()
 
-    def _rates(self) -> NDArray[np.float64]:
-        """Payload rate of every flow in bytes per second; 0 over a dead link."""
-        dead = {link for failure in self.broken for link in self._dead_links(failure)}
-        wire = self.wire
-        degraded = [failure for failure in self.broken if failure.kind is FailureKind.DEGRADE]
-        if degraded:
-            wire = wire.copy()
-            for failure in degraded:
-                position = 2 * self.positions[failure.link_id]
-                wire[position : position + 2] *= failure.rate_share
-        rates = np.zeros(len(self.flows))
-        alive = [index for index, flow in enumerate(self.flows) if dead.isdisjoint(flow.links)]
-        rates[alive] = max_min_rates(wire * self.goodput, [self.flows[index].links for index in alive])
-        return rates
+    def _sample(self) -> None:
+        settle(self.net)
+        self.samples.append((self.now_s, self.net.carried.copy()))
+        if len(self.samples) * len(self.room) > SAMPLED:
+            moments = {t_s for failure in self.failures for t_s in (failure.at_s, failure.restore_s)}
+            self.samples = [one for at, one in enumerate(self.samples) if at % 2 == 0 or one[0] in moments]
 
-    def _dead_links(self, failure: LinkFailure) -> tuple[int, ...]:
-        """The directed links that carry nothing under a failure."""
-        there, back = 2 * self.positions[failure.link_id], 2 * self.positions[failure.link_id] + 1
-        if failure.kind is FailureKind.BLACKHOLE:
-            return {"both": (there, back), "out": (there,), "in": (back,)}[failure.direction]
-        return (there, back) if failure.kind is FailureKind.DOWN else ()
+    def _class_of_end(self, failure: LinkFailure, end: int) -> int:
+        return int(self.part.links[2 * self.positions[failure.link_id] + end])
 
-    def _advance(self, step_s: float, rates: NDArray[np.float64]) -> None:
-        self.now_s += step_s
-        for flow, rate in zip(self.flows, rates, strict=True):
-            moved = min(float(rate) * step_s, flow.left_bytes)
-            flow.left_bytes -= moved
-            for link in flow.links:
-                self.carried[link] += moved / self.goodput
+    def _move(self, flows: Sequence[int]) -> None:
+        """Let flows that have started move, or stand still where their path is cut."""
+        moving = flows
+        if self.dead:
+            first, link = self.net.first, self.net.link
+            moving = [flow for flow in flows if self.dead.isdisjoint(link[first[flow] : first[flow + 1]].tolist())]
+            self.still.update(set(flows) - set(moving))
+        if moving:
+            join(self.net, np.array(moving, dtype=np.int32))
+
+    def _stop(self, flow: int) -> None:
+        if flow in self.still:
+            self.still.discard(flow)
+        elif self.net.place[flow] >= 0:
+            leave(self.net, flow)
 
     def _apply_changes(self) -> None:
-        rerouted = []
+        due = []
         while self.changes and self.changes[0].t_s <= self.now_s * (1 + TIE):
-            change = self.changes.popleft()
-            failure = change.failure
-            if change.routes:
-                self.routed_down[failure.link_id] += -1 if change.up else 1
-                rerouted.append(change)
-                continue
-            (self.broken.remove if change.up else self.broken.append)(failure)
-            if failure.kind is FailureKind.DOWN:
-                kind = EventKind.LINK_UP if change.up else EventKind.LINK_DOWN
-                self.events.append(Event(change.t_s, kind, failure.link_id))
-            else:
-                kind = EventKind.MENDED if change.up else EventKind.IMPAIRED
-                self.events.append(Event(change.t_s, kind, failure.link_id, failure.text))
-        if not rerouted:
+            due.append(self.changes.popleft())
+        if not due:
             return
+        unfinished = np.flatnonzero(self.running).tolist()
+        for flow in unfinished:
+            self._stop(flow)
+        settle(self.net)
+        for change in due:
+            if change.routes:
+                self.lost_routes[change.failure.link_id] += -1 if change.up else 1
+            else:
+                self._change_wire(change)
+        self.dead = {self._class_of_end(failure, end) for failure in self.broken for end in dead_ends(failure)}
+        rerouted = [change for change in due if change.routes]
         for change in rerouted:
             state_text = "up" if change.up else "down"
             self.events.append(Event(change.t_s, EventKind.REROUTED, change.failure.link_id, f"link {state_text}"))
-        self.routed_down = +self.routed_down
-        self.paths = self.router(Failures(links=frozenset(self.routed_down)))
-        for flow in list(self.flows):
-            links = self._links(flow.transfer)
-            if links is None:
-                self.flows.remove(flow)
-                self._fail(flow.transfer, flow)
-            else:
-                flow.links = links
+        self.left = self.net.left.copy()
+        if rerouted:
+            self.routed_down = frozenset(+self.lost_routes)
+            self.net = self._network(self.net)
+        self._move([flow for flow in unfinished if not self.pathless[flow]])
+        for flow in unfinished:
+            if self.pathless[flow]:
+                self._fail(flow)
 
-    def _end(self, ended: Sequence[_Flow]) -> None:
-        for flow in ended:
-            if flow.transfer.id in self.records:  # lost its path at this very instant
-                continue
-            self.flows.remove(flow)
-            self.records[flow.transfer.id] = TransferRecord(
-                flow.transfer.id, TransferStatus.COMPLETE, flow.start_s, self.now_s, flow.size_bytes, flow.size_bytes
-            )
-            self._pass_gates(flow.transfer.id)
+    def _change_wire(self, change: Change) -> None:
+        failure = change.failure
+        (self.broken.remove if change.up else self.broken.append)(failure)
+        if failure.kind is FailureKind.DOWN:
+            kind = EventKind.LINK_UP if change.up else EventKind.LINK_DOWN
+            self.events.append(Event(change.t_s, kind, failure.link_id))
+            return
+        kind = EventKind.MENDED if change.up else EventKind.IMPAIRED
+        self.events.append(Event(change.t_s, kind, failure.link_id, failure.text))
+        if failure.kind is FailureKind.DEGRADE:
+            self.net.room[:] = self.room
+            for broken in self.broken:
+                if broken.kind is FailureKind.DEGRADE:
+                    for end in (0, 1):
+                        self.net.room[self._class_of_end(broken, end)] *= broken.rate_share
 
-    def _pass_gates(self, transfer_id: int) -> None:
-        """A transfer has ended, well or not: one less to wait for."""
-        for gate in self.gates_of.get(transfer_id, ()):
-            self.gate_left[gate] -= 1
-            if self.gate_left[gate] == 0:
-                self.opening.append(gate)
+    def _end(self, flows: NDArray[np.int64], ends: NDArray[np.float64]) -> None:
+        """The last bytes of flows have left."""
+        if not self.times.latency_s:
+            self._arrive(flows, ends)
+            return
+        for end_s in np.unique(ends).tolist():
+            self._set_timer(end_s + self.times.latency_s, (), flows[ends == end_s].tolist())
+
+    def _arrive(self, flows: NDArray[np.int64], ends: NDArray[np.float64] | float) -> None:
+        self.end[flows] = ends
+        self.complete[flows] = True
+        self.done += len(flows)
+        self._pass_gates(flows)
+
+    def _pass_gates(self, items: NDArray[np.int64]) -> None:
+        """Items have ended, well or not: less to wait for."""
+        behind = [self.gates_behind[self.first_gate[item] : self.first_gate[item + 1]] for item in items.tolist()]
+        passed = np.concatenate(behind) if behind else np.zeros(0, dtype=np.int64)
+        if len(passed):
+            np.subtract.at(self.gate_left, passed, 1)
+            gates = np.unique(passed)
+            self.opening.extend(gates[self.gate_left[gates] == 0].tolist())
 
     def _open_gates(self) -> None:
         """Start what has nothing left to wait for; a transfer that fails at once may open the next gate."""
@@ -285,84 +389,104 @@ class _Run:
             self._open(self.opening.popleft())
 
     def _open(self, gate: int) -> None:
-        members = self.gate_members[gate]
-        for computation in self.gate_computations.get(gate, ()):
-            self._set_timer(self.scale.emulated_s(computation.duration_s), (), (computation.id,))
-        if self.is_phased:
-            phase = str(members[0].tag.phase)
-            if members[0].after:
-                self.events.append(Event(self.now_s, EventKind.PHASE_END, str(members[0].tag.phase - 1)))
-            self.events.append(Event(self.now_s, EventKind.PHASE_START, phase, members[0].tag.operation))
-        by_delay: dict[float, list[Transfer]] = {}
-        for transfer in members:
-            by_delay.setdefault(transfer.delay_s, []).append(transfer)
-        for delay_s, together in by_delay.items():
-            wait_s = self.scale.emulated_s(delay_s) + self.start_delay_s
+        members = self.gate_items[gate]
+        flows = members[members < self.flows]
+        for item in members[members >= self.flows].tolist():
+            duration_s = float(self.work.duration_s[self.member[item] - self.work.transfers])
+            self._set_timer(self.now_s + duration_s, (), (item,))
+        if self.is_phased and len(flows):
+            transfer = self.schedule.transfers[int(self.member[flows[0]])]
+            if transfer.after:
+                self.events.append(Event(self.now_s, EventKind.PHASE_END, str(transfer.tag.phase - 1)))
+            self.events.append(
+                Event(self.now_s, EventKind.PHASE_START, str(transfer.tag.phase), transfer.tag.operation)
+            )
+        delays = self.work.delay_s[self.member[flows]]
+        for delay_s in np.unique(delays).tolist():
+            together = flows[delays == delay_s].tolist()
+            wait_s = delay_s + self.times.start_delay_s
             if wait_s:
-                self._set_timer(wait_s, together, ())
+                self._set_timer(self.now_s + wait_s, together, ())
             else:
                 self._start(together)
 
-    def _set_timer(self, wait_s: float, starting: Sequence[Transfer], ending: Sequence[int]) -> None:
-        heapq.heappush(self.timers, (self.now_s + wait_s, self.timers_set, starting, ending))
+    def _set_timer(self, t_s: float, starting: Sequence[int], ending: Sequence[int]) -> None:
+        heapq.heappush(self.timers, (t_s, self.timers_set, starting, ending))
         self.timers_set += 1
 
-    def _ring(self, starting: Sequence[Transfer], ending: Sequence[int]) -> None:
-        """What a timer was set for: transfers start, computations end."""
-        for computation_id in ending:
+    def _ring(self, starting: Sequence[int], ending: Sequence[int]) -> None:
+        """What a timer was set for: transfers start, computations end, last bytes arrive."""
+        items = np.array(ending, dtype=np.int64)
+        flows, computations = items[items < self.flows], items[items >= self.flows]
+        self._arrive(flows, self.now_s)
+        if len(computations):
             self.last_computation_s = self.now_s
-            self._pass_gates(computation_id)
-        self._start(starting)
+            self._pass_gates(computations)
+        if starting:
+            self._start(starting)
 
-    def _start(self, members: Sequence[Transfer]) -> None:
-        for transfer in members:
-            links = self._links(transfer)
-            if links is None:
-                self._fail(transfer, None)
-            else:
-                size_bytes = self.scale.emulated_bytes(transfer.size_bytes)
-                self.flows.append(_Flow(transfer, size_bytes, float(size_bytes), self.now_s, links))
+    def _start(self, flows: Sequence[int]) -> None:
+        self.last_start_s = self.now_s
+        lost = [flow for flow in flows if self.pathless[flow]] if self.routed_down else []
+        able = [flow for flow in flows if not self.pathless[flow]] if lost else flows
+        self.start[able] = self.now_s
+        self.running[able] = True
+        self._move(able)
+        for flow in lost:
+            self._fail(flow)
 
-    def _links(self, transfer: Transfer) -> tuple[int, ...] | None:
-        link_ids = self.paths(transfer.src, transfer.dst)
-        if link_ids is None:
-            return None
-        return directed_links(self.fabric, self.positions, transfer.src, transfer.dst, link_ids)
+    def _fail(self, flow: int) -> None:
+        self.running[flow] = False
+        self.done += 1
+        for at in self._members(flow):
+            transfer = self.schedule.transfers[at]
+            src, dst = self.fabric.gpu_of_rank(transfer.src).id, self.fabric.gpu_of_rank(transfer.dst).id
+            reason = f"no path from {src} to {dst} while {', '.join(sorted(self.routed_down))} is down"
+            self.reasons[at] = reason
+            self.events.append(Event(self.now_s, EventKind.TRANSFER_FAILED, str(transfer.id), reason))
+        self._pass_gates(np.array([flow]))
 
-    def _fail(self, transfer: Transfer, flow: _Flow | None) -> None:
-        src, dst = self.fabric.gpu_of_rank(transfer.src).id, self.fabric.gpu_of_rank(transfer.dst).id
-        reason = f"no path from {src} to {dst} while {', '.join(sorted(self.routed_down))} is down"
-        size_bytes = self.scale.emulated_bytes(transfer.size_bytes)
-        received = flow.size_bytes - flow.left_bytes if flow else 0.0
-        start_s = flow.start_s if flow else None
-        self.records[transfer.id] = TransferRecord(
-            transfer.id, TransferStatus.FAILED, start_s, None, received, size_bytes, reason
-        )
-        self.events.append(Event(self.now_s, EventKind.TRANSFER_FAILED, str(transfer.id), reason))
-        self._pass_gates(transfer.id)
+    def _members(self, item: int) -> list[int]:
+        return [int(at) for at in np.flatnonzero(self.part.items == item)]
+
+    # -- after the run ------------------------------------------------------------------------------------------------
 
     def _give_up(self) -> None:
-        """Record what stands still for ever: flows over a link that is down and never routed around."""
-        for flow in self.flows:
-            dead = {failure for failure in self.broken if set(self._dead_links(failure)) & set(flow.links)}
-            what = ", ".join(sorted({f"{failure.link_id} was {failure.text}" for failure in dead}))
-            reason = f"stood still: {what} and no route led around it"
-            received = flow.size_bytes - flow.left_bytes
-            self.records[flow.transfer.id] = TransferRecord(
-                flow.transfer.id, TransferStatus.INCOMPLETE, flow.start_s, None, received, flow.size_bytes, reason
-            )
-        for transfer in self.schedule.transfers:
-            if transfer.id not in self.records:
-                self.records[transfer.id] = TransferRecord(
-                    transfer.id, TransferStatus.FAILED, None, None, 0.0,
-                    self.scale.emulated_bytes(transfer.size_bytes), "waited for a transfer that stood still",
-                )  # fmt: skip
+        """Say of what stands still for ever why: it crosses a link that is down and was never routed around."""
+        rows = self._paths(self.routed_down)
+        for flow in np.flatnonzero(self.running).tolist():
+            self._stop(flow)
+            self.incomplete.add(flow)
+            for at in self._members(flow):
+                crossed = set(rows[at].tolist())
+                cut = {
+                    f"{failure.link_id} was {failure.text}"
+                    for failure in self.broken
+                    for end in dead_ends(failure)
+                    if 2 * self.positions[failure.link_id] + end in crossed
+                }
+                self.reasons[at] = f"stood still: {', '.join(sorted(cut))} and no route led around it"
 
     def _record(self) -> RunRecord:
-        if self.is_phased and self.records and not self.flows:
-            last = self.schedule.phases()[-1][0].tag.phase
+        if self.is_phased and self.flows and not self.running.any():
+            last = max(transfer.tag.phase for transfer in self.schedule.transfers)
             self.events.append(Event(self.now_s, EventKind.PHASE_END, str(last)))
-        counters = np.stack([carried for _, carried in self.samples])
+        left = np.maximum(self.net.left, 0.0).tolist()
+        start, end, is_complete = self.start.tolist(), self.end.tolist(), self.complete.tolist()
+        records = []
+        complete = TransferStatus.COMPLETE
+        rows = zip(self.schedule.transfers, self.part.items.tolist(), self.work.size_bytes.tolist(), strict=False)
+        for at, (transfer, flow, size) in enumerate(rows):
+            if is_complete[flow]:
+                records.append(TransferRecord(transfer.id, complete, start[flow], end[flow], size, size))
+                continue
+            status = TransferStatus.INCOMPLETE if flow in self.incomplete else TransferStatus.FAILED
+            started = None if math.isnan(start[flow]) else start[flow]
+            received = 0.0 if started is None else size - left[flow]
+            reason = self.reasons.get(at, "waited for a transfer that stood still")
+            records.append(TransferRecord(transfer.id, status, started, None, received, size, reason))
+        # Samples are per class of links; the flows' counters hold payload, links carry frames.
+        counters = np.stack([carried for _, carried in self.samples])[:, self.part.links] / self.goodput
         series = LinkSeries(
             tuple(link.id for link in self.fabric.links),
             np.array([t_s for t_s, _ in self.samples]),
@@ -376,30 +500,22 @@ class _Run:
             schedule=self.schedule,
             failures=self.failures,
             seed=self.seed,
-            transfers=tuple(self.records[transfer.id] for transfer in self.schedule.transfers),
+            transfers=tuple(records),
             links=series,
             events=tuple(sorted(self.events, key=lambda event: event.t_s)),
-            notes=(*NOTES, *_not_modelled(self.failures)),
+            notes=(*NOTES, *not_modelled(self.failures)),
             last_computation_s=self.last_computation_s,
         )
 
 
-def _not_modelled(failures: Sequence[LinkFailure]) -> list[str]:
-    kinds = {failure.kind for failure in failures} & {FailureKind.DELAY, FailureKind.LOSS}
-    return [f"Not modelled: {kind.value} on links." for kind in sorted(kinds)]
-
-
-def _changes(
-    failures: Sequence[LinkFailure], repair_delay_s: float, silent_repair_delay_s: float | None
-) -> list[_Change]:
-    """All changes in order of time; at the same instant wires change before routes, and down before up."""
-    noticed_after_s = {FailureKind.DOWN: repair_delay_s, FailureKind.BLACKHOLE: silent_repair_delay_s}
-    changes = []
-    for failure in failures:
-        delay_s = noticed_after_s.get(failure.kind)
-        for t_s, up in ((failure.at_s, False), (failure.restore_s, True)):
-            if t_s is not None:
-                changes.append(_Change(t_s, failure, up, routes=False))
-                if delay_s is not None:
-                    changes.append(_Change(t_s + delay_s, failure, up, routes=True))
-    return sorted(changes, key=lambda change: (change.t_s, change.routes, change.up))
+def quotient_of(
+    rows: NDArray[np.int32], part: Partition, members: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+    """Of every class of flows its classes of links and weights; plain paths where every class has one member."""
+    crossed = crossings(rows)
+    if len(members) == len(rows) and len(np.unique(part.links)) == len(part.links):
+        first = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum((rows != NO_LINK).sum(axis=1), out=first[1:])
+        return first, crossed.link.astype(np.int32), np.ones(len(crossed.link))
+    first, link, weight = quotient(crossed, part.items, part.links, members)
+    return first, link.astype(np.int32), weight

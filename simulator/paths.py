@@ -20,6 +20,35 @@ PairPaths = Callable[[int, int], Sequence[str] | None]
 Router = Callable[[Failures], PairPaths]
 
 
+NO_LINK = -1
+"""Fills up the rows of arrays of directed links."""
+
+
+def pair_links(
+    fabric: Fabric, positions: dict[str, int], paths: PairPaths, src: NDArray[np.int64], dst: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """Directed links of many pairs, a row each, NO_LINK behind the last; a row of NO_LINK is no path.
+
+    Routes that know how (:class:`simulator.path_table.PathTable`) compute all at once, others pair by pair.
+    """
+    together = getattr(paths, "directed", None)
+    if together is not None:
+        rows: NDArray[np.int32] = together(src, dst)
+        return rows
+    ends = [(int(one), int(other)) for one, other in zip(src, dst, strict=True)]
+    known = {
+        pair: directed_links(fabric, positions, *pair, link_ids)
+        for pair in dict.fromkeys(ends)
+        if (link_ids := paths(*pair)) is not None
+    }
+    width = max(map(len, known.values()), default=1)
+    rows = np.full((len(ends), width), NO_LINK, dtype=np.int32)
+    for at, pair in enumerate(ends):
+        crossed = known.get(pair, ())
+        rows[at, : len(crossed)] = crossed
+    return rows
+
+
 def link_positions(fabric: Fabric) -> dict[str, int]:
     """Position of every link in ``fabric.links`` by its id."""
     return {link.id: position for position, link in enumerate(fabric.links)}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from controller.policy import RoutingPolicy
-from controller.routing import Routes
+from simulator.path_table import PathTable
 from simulator.paths import PairPaths, Router
 from topologies.model import Fabric, Failures
 
@@ -16,19 +14,7 @@ def controller_router(fabric: Fabric, policy: RoutingPolicy | None = None) -> Ro
 
     def router(failures: Failures) -> PairPaths:
         if failures not in known:
-            known[failures] = _pair_paths(Routes(fabric, failures, policy))
+            known[failures] = PathTable(fabric, failures, policy)
         return known[failures]
 
     return router
-
-
-def _pair_paths(routes: Routes) -> PairPaths:
-    known: dict[tuple[int, int], Sequence[str] | None] = {}
-
-    def paths(src: int, dst: int) -> Sequence[str] | None:
-        if (src, dst) not in known:
-            path = routes.path(routes.fabric.gpu_of_rank(src), routes.fabric.gpu_of_rank(dst))
-            known[src, dst] = path.links if path else None
-        return known[src, dst]
-
-    return paths

@@ -198,7 +198,7 @@ class OperationSchedule:
             )
         transfers: list[Transfer] = []
         computations: list[Computation] = []
-        with _no_collector():
+        with no_collector():
             for item in self.expand():
                 if isinstance(item, Transfer):
                     transfers.append(item)
@@ -223,7 +223,7 @@ ITERATION = "iteration"
 
 
 @contextmanager
-def _no_collector() -> Iterator[None]:
+def no_collector() -> Iterator[None]:
     """No garbage collection: millions of new objects without a cycle would be searched for cycles again and again."""
     was_on = gc.isenabled()
     gc.disable()

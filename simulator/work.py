@@ -1,0 +1,142 @@
+"""A schedule as arrays: its items (transfers, then computations), the gates they wait at, and their paths.
+
+A gate is one set of dependencies, shared by all that wait for it; it opens when all of them have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.compiled import compiled
+from simulator.folding import Crossings, Waits
+from simulator.paths import NO_LINK
+from topologies.scale import Scale
+from workloads.schedule import Computation, Schedule, Transfer
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Work:
+    """``size_bytes`` and ``delay_s`` are emulated ones; ``duration_s`` those of the computations."""
+
+    src: Ints
+    dst: Ints
+    size_bytes: Ints
+    delay_s: Floats
+    duration_s: Floats
+    gate_of: Ints
+    gates: int
+    waits: Waits
+
+    @property
+    def transfers(self) -> int:
+        """Number of transfers; the items from there on are computations."""
+        return len(self.src)
+
+
+def work_of(schedule: Schedule, scale: Scale) -> Work:
+    """The arrays of a schedule, its times and sizes emulated ones of ``scale``."""
+    transfers, computations = schedule.transfers, schedule.computations
+    items: list[Transfer | Computation] = [*transfers, *computations]
+    place = {item.id: at for at, item in enumerate(items)}
+    gate_of = np.empty(len(place), dtype=np.int64)
+    known: dict[int, int] = {}
+    afters: list[tuple[int, ...]] = []
+    for at, item in enumerate(items):
+        gate = known.get(id(item.after))
+        if gate is None:
+            gate = known[id(item.after)] = len(afters)
+            afters.append(item.after)
+        gate_of[at] = gate
+    waits = [(gate, place[before]) for gate, after in enumerate(afters) for before in dict.fromkeys(after)]
+    rows = np.array(waits, dtype=np.int64).reshape(-1, 2)
+    real_bytes = [transfer.size_bytes for transfer in transfers]
+    emulated = {size: scale.emulated_bytes(size) for size in set(real_bytes)}
+    delays = [transfer.delay_s for transfer in transfers]
+    return Work(
+        src=np.array([transfer.src for transfer in transfers], dtype=np.int64),
+        dst=np.array([transfer.dst for transfer in transfers], dtype=np.int64),
+        size_bytes=np.array([emulated[size] for size in real_bytes], dtype=np.int64),
+        delay_s=np.array([scale.emulated_s(delay_s) for delay_s in delays], dtype=float),
+        duration_s=np.array([scale.emulated_s(one.duration_s) for one in computations], dtype=float),
+        gate_of=gate_of,
+        gates=len(afters),
+        waits=Waits(rows[:, 0], rows[:, 1]),
+    )
+
+
+def crossings(rows: NDArray[np.int32]) -> Crossings:
+    """The crossings of flows whose directed links are the rows of ``rows``."""
+    flow, column = np.nonzero(rows != NO_LINK)
+    return Crossings(flow.astype(np.int64), rows[flow, column].astype(np.int64))
+
+
+def is_phased(work: Work) -> bool:
+    """Whether there is no computing, and every gate but one waits for all items of just one other gate, in a chain."""
+    if len(work.duration_s) or work.delay_s.any():
+        return False
+    before = work.gate_of[work.waits.item]
+    first = np.full(work.gates, work.gates)
+    last = np.full(work.gates, -1)
+    np.minimum.at(first, work.waits.gate, before)
+    np.maximum.at(last, work.waits.gate, before)
+    waiting = last >= 0
+    counts = np.bincount(work.waits.gate, minlength=work.gates)
+    items = np.bincount(work.gate_of, minlength=work.gates)
+    parents = last[waiting]
+    return bool(
+        waiting.sum() == work.gates - 1
+        and np.all(first[waiting] == parents)
+        and np.all(counts[waiting] == items[parents])
+        and len(np.unique(parents)) == len(parents)
+    )
+
+
+def depths(gates: int, gate_of: Ints, waits: Waits) -> Ints:
+    """For every gate the number of gates on the longest way to it: a first guess at which ones differ."""
+    depth = np.zeros(gates, dtype=np.int64)
+    before = gate_of[waits.item]
+    while _deepen(depth, before, waits.gate):
+        pass
+    return depth
+
+
+@compiled
+def _deepen(depth: Ints, before: Ints, behind: Ints) -> bool:
+    """One pass over all waits; in order of the schedule, one is enough."""
+    changed = False
+    for at in range(len(before)):
+        least = depth[before[at]] + 1
+        if depth[behind[at]] < least:
+            depth[behind[at]] = least
+            changed = True
+    return changed
+
+
+def by_item(waits: Waits, items: int) -> tuple[Ints, Ints]:
+    """For every item the gates that wait for it: offsets by item, and gates."""
+    order = np.argsort(waits.item, kind="stable")
+    first = np.zeros(items + 1, dtype=np.int64)
+    np.cumsum(np.bincount(waits.item, minlength=items), out=first[1:])
+    return first, waits.gate[order]
+
+
+def members_by(groups: Ints, size: int) -> list[Ints]:
+    """The members of every group, in order."""
+    order = np.argsort(groups, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(groups, minlength=size))[:-1]) if size else []
+
+
+def unique_rows(rows: Sequence[NDArray[np.generic]]) -> Ints:
+    """Equal columns of the stacked ``rows`` get equal numbers, from 0."""
+    number = np.zeros(len(rows[0]), dtype=np.int64)
+    for row in rows:
+        values = np.unique(row, return_inverse=True)[1].astype(np.int64)
+        number = np.unique(number * (int(values.max(initial=0)) + 1) + values, return_inverse=True)[1].astype(np.int64)
+    return number
