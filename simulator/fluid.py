@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.changes import Change, changes_of, dead_ends, not_modelled
+from simulator.classes import partition, paths_of_classes
 from simulator.errors import SimulationError
-from simulator.folding import WORTH, Partition, first_members, quotient, refine
+from simulator.folding import Waits, first_members
 from simulator.network import CLOCK, TIE, Network, join, leave, network, run, settle
 from simulator.paths import NO_LINK, PairPaths, Router, link_positions, pair_links
-from simulator.work import by_item, crossings, depths, is_phased, members_by, unique_rows, work_of
-from topologies.model import Fabric, Failures, LinkKind
+from simulator.work import by_item, is_phased, members_by, work_of
+from topologies.model import Fabric, Failures
 from topologies.scale import Scale
 from workloads.failures import FailureKind, LinkFailure, check_failures
 from workloads.operations import no_collector
@@ -160,7 +161,7 @@ class _Run:
         self.routed_down: frozenset[str] = frozenset()
         self._rows: dict[frozenset[str], NDArray[np.int32]] = {}
         self._check_paths()
-        self.part = self._partition(fold)
+        self.part = partition(self.work, fabric, changes, self._paths, fold)
         self.member = first_members(self.part.items)
         self.link_member = first_members(self.part.links)
         self.room = wire[self.link_member] * goodput
@@ -202,42 +203,11 @@ class _Run:
             src, dst = (self.fabric.gpu_of_rank(int(one[missing[0]])).id for one in (self.work.src, self.work.dst))
             raise SimulationError(f"'{self.schedule.name}' sends from {src} to {dst}, but no path leads there")
 
-    def _partition(self, fold: bool) -> Partition:
-        work, links = self.work, 2 * len(self.fabric.links)
-        items = len(work.gate_of)
-        whole = Partition(np.arange(items), np.arange(work.gates), np.arange(links))
-        if not fold:
-            return whole
-        states, down = [frozenset[str]()], Counter[str]()
-        for change in self.changes:
-            if change.routes and math.isfinite(change.t_s):
-                down[change.failure.link_id] += -1 if change.up else 1
-                states.append(frozenset(+down))
-        delays = np.concatenate((work.delay_s, work.duration_s))
-        sizes = np.concatenate((work.size_bytes, np.full(len(work.duration_s), -1)))
-        special = np.zeros(links, dtype=np.int64)
-        for number, link_id in enumerate(sorted({failure.link_id for failure in self.failures})):
-            at = 2 * self.positions[link_id]
-            special[at : at + 2] = 2 * number + 1, 2 * number + 2
-        rates = np.repeat([0.0 if link.kind is LinkKind.HOST else link.rate_mbps for link in self.fabric.links], 2)
-        crossed = [crossings(self._paths(state)) for state in dict.fromkeys(states)]
-        lost = [(self._paths(state)[:, 0] == NO_LINK) for state in dict.fromkeys(states)]
-        pathless = [np.concatenate((one, np.zeros(len(work.duration_s), dtype=bool))) for one in lost]
-        part = refine(
-            unique_rows([sizes, delays, *pathless]), work.gate_of, depths(work.gates, work.gate_of, work.waits),
-            unique_rows([rates, special]), work.waits, crossed,
-        )  # fmt: skip
-        if int(part.items.max(initial=0)) + 1 > WORTH * items:
-            return whole
-        # Items in order of their first members: transfers before computations, and what starts first stays first.
-        order = np.argsort(np.argsort(first_members(part.items)))
-        return Partition(order[part.items], part.gates, part.links)
-
     def _network(self, old: Network | None) -> Network:
         """The flows over their present paths; nothing moves yet. Bytes that links have carried are kept."""
         rows = self._paths(self.routed_down)
         self.pathless = rows[self.member[: self.flows], 0] == NO_LINK
-        net = network(self.room, *quotient_of(rows, self.part, self.member[: self.flows]), self.left)
+        net = network(self.room, *paths_of_classes(rows, self.part, self.member[: self.flows]), self.left)
         if old is not None:
             net.carried[:] = old.carried
             net.room[:] = old.room
@@ -254,7 +224,7 @@ class _Run:
         items, gates = int(part.items.max(initial=-1)) + 1, int(part.gates.max(initial=-1)) + 1
         pairs = np.unique(np.stack((part.gates[waits.gate], part.items[waits.item])), axis=1)
         self.gate_left = np.bincount(pairs[0], minlength=gates)
-        quotient_waits = type(waits)(pairs[0], pairs[1])
+        quotient_waits = Waits(pairs[0], pairs[1])
         self.first_gate, self.gates_behind = by_item(quotient_waits, items)
         self.gate_items = members_by(part.gates[self.work.gate_of[self.member]], gates)
         self.opening: deque[int] = deque()
@@ -506,16 +476,3 @@ class _Run:
             notes=(*NOTES, *not_modelled(self.failures)),
             last_computation_s=self.last_computation_s,
         )
-
-
-def quotient_of(
-    rows: NDArray[np.int32], part: Partition, members: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-    """Of every class of flows its classes of links and weights; plain paths where every class has one member."""
-    crossed = crossings(rows)
-    if len(members) == len(rows) and len(np.unique(part.links)) == len(part.links):
-        first = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum((rows != NO_LINK).sum(axis=1), out=first[1:])
-        return first, crossed.link.astype(np.int32), np.ones(len(crossed.link))
-    first, link, weight = quotient(crossed, part.items, part.links, members)
-    return first, link.astype(np.int32), weight

@@ -20,9 +20,6 @@ from simulator.errors import SimulationError
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
-WORTH = 0.7
-"""A partition into more classes than this share of the flows is not worth its trouble."""
-
 
 @dataclass(frozen=True)
 class Crossings:
@@ -60,9 +57,10 @@ def sums(values: Words, groups: Ints, size: int) -> Words:
     return whole
 
 
-def numbered(words: Words) -> Ints:
-    """Equal words get equal numbers, from 0."""
-    return np.unique(words, return_inverse=True)[1].astype(np.int64)
+def dense(values: NDArray[np.generic]) -> Ints:
+    """Equal values get equal numbers, from 0 in order of the values."""
+    numbers: Ints = np.unique(values, return_inverse=True)[1].astype(np.int64)
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ def refine(
                 factor = np.uint64(2 * state + 7)
                 item_word += factor * sums(mixed(of_link + factor)[crossed.link], crossed.flow, len(items))
                 link_word += factor * sums(mixed(of_item + factor)[crossed.flow], crossed.link, len(links))
-        items, gates, links = numbered(item_word), numbered(gate_word), numbered(link_word)
+        items, gates, links = dense(item_word), dense(gate_word), dense(link_word)
 
 
 def first_members(classes: Ints) -> Ints:

@@ -37,7 +37,8 @@ def _absorbed(state: Any, word: Any) -> Any:
 def first_state(seed: int) -> np.uint64:
     """The state of the hash before its first word."""
     with np.errstate(over="ignore"):
-        state: np.uint64 = _mixed(np.uint64(seed & ((1 << 64) - 1)))
+        # Compiled code returns a plain number, whose type as an argument would depend on its value.
+        state: np.uint64 = np.uint64(_mixed(np.uint64(seed & ((1 << 64) - 1))))
     return state
 
 

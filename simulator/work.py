@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.compiled import compiled
-from simulator.folding import Crossings, Waits
+from simulator.folding import Crossings, Waits, dense
 from simulator.paths import NO_LINK
 from topologies.scale import Scale
 from workloads.schedule import Computation, Schedule, Transfer
@@ -137,6 +137,6 @@ def unique_rows(rows: Sequence[NDArray[np.generic]]) -> Ints:
     """Equal columns of the stacked ``rows`` get equal numbers, from 0."""
     number = np.zeros(len(rows[0]), dtype=np.int64)
     for row in rows:
-        values = np.unique(row, return_inverse=True)[1].astype(np.int64)
-        number = np.unique(number * (int(values.max(initial=0)) + 1) + values, return_inverse=True)[1].astype(np.int64)
+        values = dense(row)
+        number = dense(number * (int(values.max(initial=0)) + 1) + values)
     return number
