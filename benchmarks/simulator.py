@@ -32,8 +32,9 @@ from topologies.model import NO_FAILURES, Fabric, FabricKind, FabricSpec
 from topologies.scale import Scale
 from workloads.algorithms import ALL_TO_ALL
 from workloads.collectives import all_ranks, all_to_all
+from workloads.families import Family
 from workloads.models import find_model
-from workloads.operations import Call, Family, Operation, OperationSchedule
+from workloads.operations import Call, Operation, OperationSchedule
 from workloads.schedule import Schedule, Tag, Transfer
 from workloads.training import Plan, training_iteration
 

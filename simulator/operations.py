@@ -153,23 +153,30 @@ class _Run:
                     for unit, ranks in self.templates.units[call.family].items():
                         key = (moved, unit)
                         if key in self.templates.phases:
-                            self._add_node(_Node(place, call.delay_s, key), ranks, own, befores)
+                            entering = self.templates.entering[key]
+                            self._add_node(_Node(place, call.delay_s, key), entering, ranks, own, befores)
                         elif call.delay_s:
                             for rank in ranks:
-                                self._add_node(_Node(place, call.delay_s, None), (rank,), own, befores)
+                                self._add_node(_Node(place, call.delay_s, None), (rank,), (rank,), own, befores)
             left[operation.id] = own
 
     def _add_node(
-        self, node: _Node, ranks: tuple[int, ...], own: dict[int, int], befores: list[dict[int, int]]
+        self,
+        node: _Node,
+        entering: tuple[int, ...],
+        ranks: tuple[int, ...],
+        own: dict[int, int],
+        befores: list[dict[int, int]],
     ) -> None:
+        """A node that waits for what ``entering`` did last; from now on it is what ``ranks`` did last."""
         number = len(self.nodes)
         needed: set[int] = set()
-        for rank in ranks:
+        for rank in entering:
             if rank in own:
                 needed.add(own[rank])
             else:
                 needed.update(before[rank] for before in befores if rank in before)
-            own[rank] = number
+        own.update(dict.fromkeys(ranks, number))
         node.waiting = len(needed)
         for one in needed:
             self.nodes[one].behind.append(number)

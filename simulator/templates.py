@@ -20,7 +20,8 @@ from simulator.paths import NO_LINK, PairPaths, link_positions, pair_links
 from simulator.work import crossings, unique_rows
 from topologies.model import NO_FAILURES, Fabric, FabricKind, Failures, LinkKind, SwitchKind
 from workloads.algorithms import ALL_TO_ALL, DIRECT, Flows, find_algorithm
-from workloads.operations import Call, Family, OperationSchedule
+from workloads.families import AnyFamily, Family
+from workloads.operations import Call, OperationSchedule
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -35,7 +36,8 @@ class Templates:
 
     Class i crosses link classes ``link[first[i]:first[i+1]]`` with ``weight`` flows on each link. ``phases`` has, by
     collective and class of groups, the classes of each phase. ``units`` has by family the classes of its groups, each
-    with the classes of its ranks. ``counts`` has the flows of each collective, all groups together. ``link_class`` is
+    with the classes of its ranks; ``entering`` by collective and class of groups those of its ranks that must be there
+    before anything moves. ``counts`` has the flows of each collective, all groups together. ``link_class`` is
     by directed link, ``member`` a link of each class.
     """
 
@@ -44,7 +46,8 @@ class Templates:
     weight: Floats
     size_bytes: Ints
     phases: dict[tuple[Call, int], tuple[Ints, ...]]
-    units: dict[Family, dict[int, tuple[int, ...]]]
+    units: dict[AnyFamily, dict[int, tuple[int, ...]]]
+    entering: dict[tuple[Call, int], tuple[int, ...]]
     counts: dict[Call, int]
     link_class: Ints
     member: Ints
@@ -65,8 +68,10 @@ def templates_of(fabric: Fabric, schedule: OperationSchedule, paths: PairPaths, 
     return _laid_out(fabric, schedule, list(calls), paths)
 
 
-def members_of(family: Family) -> Ints:
+def members_of(family: AnyFamily) -> Ints:
     """The members of every group, a row each."""
+    if not isinstance(family, Family):
+        return np.array(family.listed, dtype=np.int64)
     rows = np.full((1, 1), family.first, dtype=np.int64)
     for axis, (count, apart) in [(0, one) for one in family.between] + [(1, one) for one in family.inside]:
         steps = np.arange(count, dtype=np.int64) * apart
@@ -90,7 +95,7 @@ class _Layout:
 
 
 def _layout(
-    moving: Sequence[tuple[Call, Flows]], members: dict[Family, Ints], first_group: dict[Family, int]
+    moving: Sequence[tuple[Call, Flows]], members: dict[AnyFamily, Ints], first_group: dict[AnyFamily, int]
 ) -> _Layout:
     columns: list[list[Ints]] = [[np.zeros(0, dtype=np.int64)] for _ in range(6)]
     for number, (call, made) in enumerate(moving):
@@ -136,7 +141,7 @@ def _laid_out(fabric: Fabric, schedule: OperationSchedule, calls: Sequence[Call]
         while len(there) <= laid.phase[one]:
             there.append([])
         there[laid.phase[one]].append(at)
-    units: dict[Family, dict[int, tuple[int, ...]]] = {}
+    units: dict[AnyFamily, dict[int, tuple[int, ...]]] = {}
     for family, ranks in members.items():
         classes = part.gates[first_group[family] : first_group[family] + len(ranks)]
         units[family] = {
@@ -146,8 +151,28 @@ def _laid_out(fabric: Fabric, schedule: OperationSchedule, calls: Sequence[Call]
     return Templates(
         *quotient(crossed, item_class, link_class, member), laid.size_bytes[member],
         {key: tuple(np.array(one, dtype=np.int64) for one in there if one) for key, there in phases.items()},
-        units, counts, link_class, first_members(link_class),
+        units, _entering(moving, members, first_group, part, links), counts, link_class, first_members(link_class),
     )  # fmt: skip
+
+
+def _entering(
+    moving: Sequence[tuple[Call, Flows]], members: dict[AnyFamily, Ints], first_group: dict[AnyFamily, int],
+    part: Partition, links: int,
+) -> dict[tuple[Call, int], tuple[int, ...]]:  # fmt: skip
+    found = {}
+    for call, made in moving:
+        who = sorted({flow.src for flow in made.flows if flow.enters}) if call.posted else range(call.family.group_size)
+        if call.posted and len(who) > 1:
+            raise SimulationError(
+                f"family '{call.family.name}' has posted receives for sends of {len(who)} ranks of a group; operations "
+                "are simulated with one such rank, others as a whole schedule of transfers"
+            )
+        ranks = members[call.family][:, list(who)]
+        for group, row in enumerate(ranks):
+            key = call, int(part.gates[first_group[call.family] + group])
+            if key not in found:
+                found[key] = tuple(np.unique(part.links[links + row]).tolist())
+    return found
 
 
 def _refined(fabric: Fabric, ranks: int, laid: _Layout, crossed: Crossings, members: Sequence[Ints]) -> Partition:
@@ -192,6 +217,7 @@ def _is_whole_exchange(call: Call, ranks: int) -> bool:
         call.collective == ALL_TO_ALL
         and find_algorithm(ALL_TO_ALL, call.algorithm)[0] == DIRECT
         and not call.splits
+        and not call.posted
         and call.size_bytes % ranks == 0
         and family.group_count == 1
         and family.group_size == ranks
@@ -216,5 +242,5 @@ def _turned(fabric: Fabric, call: Call, paths: PairPaths) -> Templates:
     sizes = np.full(len(src), call.size_bytes // ranks, dtype=np.int64)
     return Templates(
         first, link_class[crossed.link], np.ones(len(crossed.link)), sizes, {(call, 0): phases},
-        {call.family: {0: (0,)}}, {call: ranks * (ranks - 1)}, link_class, first_members(link_class),
+        {call.family: {0: (0,)}}, {(call, 0): (0,)}, {call: ranks * (ranks - 1)}, link_class, first_members(link_class),
     )  # fmt: skip

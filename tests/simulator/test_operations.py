@@ -10,10 +10,11 @@ from simulator.routes import controller_router
 from topologies.builders import build
 from topologies.model import NO_FAILURES, Fabric, FabricKind, FabricSpec, Failures
 from topologies.scale import Scale
-from workloads.algorithms import ALL_REDUCE, ALL_TO_ALL, DIRECT, HIERARCHICAL, STEPWISE, TREE, TWO_PHASE
+from workloads.algorithms import ALL_REDUCE, ALL_TO_ALL, DIRECT, HIERARCHICAL, SEND_RECV, STEPWISE, TREE, TWO_PHASE
 from workloads.expert_load import ZIPF, ExpertLoad
+from workloads.families import Family, ListedFamily
 from workloads.models import Model
-from workloads.operations import Call, Family, Operation, OperationSchedule
+from workloads.operations import Call, Operation, OperationSchedule
 from workloads.records import RunRecord
 from workloads.training import Plan, training_iteration
 
@@ -119,3 +120,15 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(SimulationError, match="goodput"):
         simulate_operations(fabric, OperationSchedule("x", 16, (Operation(0, "x", (huge,)),)), router, scale=REAL,
                             goodput=0.0)  # fmt: skip
+
+
+def test_posted_receives_and_groups_that_follow_no_grid() -> None:
+    """The receiver of a posted send is not waited for, so that its own computing comes beside the bytes."""
+    fabric = build(FABRICS["rail-optimized"])
+    pairs = ListedFamily("pairs", ((0, 5), (1, 9), (12, 2)))
+    calls = (Call(Family("all", ((16, 1),)), delay_s=1e-3), Call(pairs, SEND_RECV, 10**8, posted=True))
+    alone = Operation(1, "receiver", (Call(ListedFamily("five", ((5,),)), delay_s=0.5),))
+    schedule = OperationSchedule(
+        "posted", 16, (alone, Operation(2, "sends", calls[1:], (1,)), Operation(3, "x", calls))
+    )
+    check_equal(*both(fabric, schedule))
