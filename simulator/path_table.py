@@ -2,7 +2,8 @@
 
 Healthy paths are computed in closed form, all pairs together: the same choices that :mod:`controller.routing` makes one
 by one, the path hash included. Only a pair whose healthy path crosses something broken is asked of the routing itself;
-all other pairs keep their path, since taking away a port that was not chosen never changes a choice.
+so is one that it moves to level the load of others. All other pairs keep their path, since taking away a port that
+was not chosen never changes a choice.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.forwarding import LEAF_KINDS, forwarding
 from controller.policy import Relay, RoutingPolicy
-from controller.routing import LEAF_KINDS, Routes, forwarding
-from simulator.hashing import chosen_ports, first_state
+from controller.routing import Routes
+from simulator.hashing import LEAF_SALT, SPINE_SALT, chosen, source_word, target_word
 from simulator.paths import NO_LINK, directed_links, link_positions
 from topologies.model import NO_FAILURES, Fabric, FabricKind, Failures, LinkKind
 
@@ -34,6 +36,7 @@ class PathTable:
         self.fabric = fabric
         self.routes = Routes(fabric, failures, policy)
         self._layout = _layout(fabric)
+        self._plan = forwarding(fabric, self.routes.policy)
         self._single: dict[tuple[int, int], Sequence[str] | None] = {}
 
     def __call__(self, src: int, dst: int) -> Sequence[str] | None:
@@ -54,7 +57,7 @@ class PathTable:
         for link_id in down:
             dead[2 * positions[link_id] : 2 * positions[link_id] + 2] = True
         alive = np.array([self.routes.alive(gpu) for gpu in self.fabric.gpus])
-        moved = dead[found].any(axis=1) | ~alive[src] | ~alive[dst]
+        moved = dead[found].any(axis=1) | ~alive[src] | ~alive[dst] | self._levelled(src, dst)
         rows = []
         for at in np.flatnonzero(moved):
             link_ids = self(int(src[at]), int(dst[at]))
@@ -68,6 +71,14 @@ class PathTable:
             found[at, : len(row)] = row
         return found
 
+    def _levelled(self, src: Ints, dst: Ints) -> NDArray[np.bool_]:
+        """The pairs that may leave their path, although it is alive, to level what orphaned pairs bring."""
+        spread, rank, gpus = self.routes.spread, self.fabric.rank, len(self.fabric.gpus)
+        to = np.array([rank(gpu) for _, gpu in spread.ports], dtype=np.int64)
+        pairs = np.array([rank(one) * gpus + rank(other) for _, one, other in spread.pairs], dtype=np.int64)
+        levelled: NDArray[np.bool_] = np.isin(dst, to) | np.isin(src * gpus + dst, pairs)
+        return levelled
+
     def _healthy(self, src: Ints, dst: Ints) -> Links:
         layout, spec = self._layout, self.fabric.spec
         rails = spec.rails
@@ -75,12 +86,14 @@ class PathTable:
         found = np.full((len(src), WIDTH), NO_LINK, dtype=np.int32)
         inside = src_domain == dst_domain
         enter, leave = src.copy(), dst.copy()
-        relay = self.routes.policy.relay_on(self.fabric)
-        cross = ~inside & (src % rails != dst % rails)
-        if relay is Relay.SOURCE:
-            enter = np.where(cross, src_domain * rails + dst % rails, src)
-        elif relay is Relay.DESTINATION:
-            leave = np.where(cross, dst_domain * rails + src % rails, dst)
+        if self.fabric.kind is FabricKind.RAIL_ONLY:
+            cross = ~inside & (src % rails != dst % rails)
+            at_source = np.array(
+                [[self._plan.relays_at_source(one, other) for other in range(rails)] for one in range(rails)]
+            )
+            early = at_source[src % rails, dst % rails]
+            enter = np.where(cross & early, src_domain * rails + dst % rails, src)
+            leave = np.where(cross & ~early, dst_domain * rails + src % rails, dst)
         enter, leave = np.where(inside, dst, enter), np.where(inside, dst, leave)
         first = enter != src
         found[first, 0] = 2 * layout.nvlink[src[first]]
@@ -105,18 +118,21 @@ class PathTable:
             return
         at, leaf, last = at[far], leaf[far], last[far]
         src, dst = src[at], dst[at]
-        seed = first_state(self.routes.policy.seed)
-        plan = forwarding(self.fabric, self.routes.policy)
+        plan, domains = self._plan, self.fabric.spec.domains
+        seed = self.routes.policy.seed
         whole = self.fabric.kind is FabricKind.RAIL_ONLY and plan.relay is Relay.SOURCE
-        ends = (src // rails, src % rails, dst // rails, dst % rails)
-        up = chosen_ports(seed, True, whole, self.fabric.spec.domains, layout.dpid[leaf], *ends,
-                          layout.up_first[leaf], layout.up_count[leaf], layout.up_port)  # fmt: skip
+        src_ends, dst_ends = (src // rails, src % rails), (dst // rails, dst % rails)
+        target = target_word(*dst_ends, domains, True, whole)
+        way = chosen(seed, LEAF_SALT, layout.dpid[leaf], source_word(*src_ends, domains, True), target,
+                     layout.up_count[leaf])  # fmt: skip
+        up = layout.up_first[leaf] + way
         found[at, 3] = 2 * layout.up_link[up]
         spine = layout.up_spine[up]
-        row = spine * layout.leaves + last
-        down = chosen_ports(seed, False, whole, self.fabric.spec.domains, layout.dpid[spine], *ends,
-                            layout.down_first[row], layout.down_count[row], layout.down_port)  # fmt: skip
-        found[at, 4] = 2 * layout.down_link[down] + 1
+        row = spine * layout.switches + last
+        target = target_word(*dst_ends, domains, plan.one_leaf_per_rail, whole)
+        way = chosen(seed, SPINE_SALT, layout.dpid[spine], source_word(*src_ends, domains, False), target,
+                     layout.down_count[row])  # fmt: skip
+        found[at, 4] = 2 * layout.down_link[layout.down_first[row] + way] + 1
 
 
 def _packed(found: Links) -> Links:
@@ -136,7 +152,7 @@ class _Layout:
         order = {switch.id: place for place, switch in enumerate(fabric.switches)}
         rank = {gpu.switch_id: place for place, gpu in enumerate(fabric.gpus)}
         gpus, switches = len(fabric.gpus), len(fabric.switches)
-        self.leaves = switches
+        self.switches = switches
         self.dpid = np.array([switch.dpid for switch in fabric.switches], dtype=np.int64)
         self.nvlink = np.zeros(gpus, dtype=np.int64)
         self.nic = np.zeros((fabric.spec.uplinks, gpus), dtype=np.int64)
@@ -156,9 +172,9 @@ class _Layout:
                 down.append((order[link.b] * switches + order[link.a], link.b_port, position))
         up_rows = np.array(sorted(up), dtype=np.int64).reshape(-1, 4)
         down_rows = np.array(sorted(down), dtype=np.int64).reshape(-1, 3)
-        self.up_port, self.up_link, self.up_spine = up_rows[:, 1], up_rows[:, 2], up_rows[:, 3]
+        self.up_link, self.up_spine = up_rows[:, 2], up_rows[:, 3]
         self.up_first, self.up_count = _runs(up_rows[:, 0], switches)
-        self.down_port, self.down_link = down_rows[:, 1], down_rows[:, 2]
+        self.down_link = down_rows[:, 2]
         # Rows of a table of spine x leaf would be many; what is not joined has no count.
         self._down_keys, starts, counts = np.unique(down_rows[:, 0], return_index=True, return_counts=True)
         self.down_first, self.down_count = _Sparse(self._down_keys, starts), _Sparse(self._down_keys, counts)

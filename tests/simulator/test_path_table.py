@@ -40,7 +40,7 @@ def check(fabric: Fabric, failures: Failures, policy: RoutingPolicy) -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-@pytest.mark.parametrize("relay", [Relay.SOURCE, Relay.DESTINATION])
+@pytest.mark.parametrize("relay", [Relay.SOURCE, Relay.DESTINATION, Relay.BALANCED])
 def test_all_pairs_go_where_the_routing_sends_them(spec: FabricSpec, relay: Relay) -> None:
     for seed in (0, 7):
         check(build(spec), NO_FAILURES, RoutingPolicy(relay=relay, seed=seed))
