@@ -23,6 +23,9 @@ DEFAULTS = {
 """Set only where the user has not set them."""
 
 
+CALLERS_PYTHONPATH = "RAILBED_CALLERS_PYTHONPATH"
+"""Where the launcher keeps the user's ``PYTHONPATH``, which Railbed itself runs without."""
+
 RESOLVER_FILE = "# Railbed: an emulated GPU has no name server, only /etc/hosts\n"
 """The text of ``/etc/resolv.conf`` on every GPU: a lookup fails at once instead of waiting for a far server."""
 
@@ -81,10 +84,13 @@ def rank_environment(
 
 
 def user_environment(base: Mapping[str, str], user: User | None) -> dict[str, str]:
-    """``base`` as ``user`` would have it: whose home and name it speaks of; unchanged where there is no user."""
-    if user is None:
-        return dict(base)
-    return {**base, "HOME": user.home, "USER": user.name, "LOGNAME": user.name}
+    """``base`` as ``user`` (None: root) would have it: its home and name, the Python path that the launcher took."""
+    found = {name: value for name, value in base.items() if name != CALLERS_PYTHONPATH}
+    if CALLERS_PYTHONPATH in base:
+        found["PYTHONPATH"] = base[CALLERS_PYTHONPATH]
+    if user is not None:
+        found.update({"HOME": user.home, "USER": user.name, "LOGNAME": user.name})
+    return found
 
 
 def mpirun_words(gpu_ids: Sequence[str], words: Sequence[str], as_root: bool) -> tuple[str, ...]:

@@ -43,6 +43,11 @@ def test_under_sudo_home_and_name_are_the_users():
     assert user_environment({"HOME": "/root"}, None) == {"HOME": "/root"}
 
 
+def test_the_python_path_that_the_launcher_took_is_given_back():
+    found = user_environment({"RAILBED_CALLERS_PYTHONPATH": "/my/code", "X": "1"}, None)
+    assert found == {"PYTHONPATH": "/my/code", "X": "1"}
+
+
 def test_mpirun_starts_one_process_on_each_gpu_over_tcp_only():
     words = mpirun_words(["d0r0", "d0r1"], ["./osu_allreduce", "-m", "8"], as_root=False)
     assert words[0] == "mpirun"
