@@ -60,7 +60,8 @@ class LinkTraffic:
 class Outage:
     """A failed link: when, what it carried around it, and the links that carried its traffic meanwhile.
 
-    ``rerouted_after_s`` is the time from the link's failure to new routes in force, None if they never were.
+    ``what`` is wrong with it, to read (``down``, ``swallowing packets``). ``rerouted_after_s`` is the time from the
+    link's failure to new routes in force, None if they never were.
     """
 
     link_id: str
@@ -69,6 +70,7 @@ class Outage:
     rerouted_after_s: float | None
     traffic: LinkTraffic
     detour: tuple[LinkTraffic, ...]
+    what: str = "down"
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ def _outage(record: RunRecord, failure: LinkFailure, detour_ids: Sequence[str]) 
 
     detour = tuple(traffic(other) for other in detour_ids)
     rerouted_after_s = None if rerouted_s is None else rerouted_s - down_s
-    return Outage(link_id, down_s, up_s, rerouted_after_s, traffic(link_id), detour)
+    return Outage(link_id, down_s, up_s, rerouted_after_s, traffic(link_id), detour, failure.text)
 
 
 def analyse(
