@@ -65,8 +65,8 @@ def soak() -> Iterator[Soak]:
         write_file(PAGES / f"{today.isoformat()}.md", found.page(today).encode())
 
 
-def run(name: str, root: Path, soak: Soak) -> tuple[Verdict, ...]:
-    """Make an experiment live; what became of its expected values, read back from its folder."""
+def run(name: str, root: Path, soak: Soak) -> tuple[tuple[Outcome, ...], tuple[Verdict, ...]]:
+    """Make an experiment live; the runs, and what became of the expected values, read back from its folder."""
     scenario = find_scenario(name)
     started_s = time.monotonic()
     with emulator_backend(lambda stage, share: None) as backend:
@@ -79,7 +79,7 @@ def run(name: str, root: Path, soak: Soak) -> tuple[Verdict, ...]:
     assert all(outcome.was_made for outcome in stored.outcomes)
     found = verdicts(scenario, stored.outcomes)
     soak.add(name, time.monotonic() - started_s, stored.outcomes, found)
-    return found
+    return stored.outcomes, found
 
 
 @pytest.mark.timeout(LONGEST_S)
@@ -87,7 +87,12 @@ def run(name: str, root: Path, soak: Soak) -> tuple[Verdict, ...]:
     "name", [pytest.param(name, marks=live if name in SHORT else [*live, pytest.mark.soak]) for name in NAMES]
 )
 def test_every_experiment_gives_its_expected_values_on_the_emulator(name: str, tmp_path: Path, soak: Soak) -> None:
-    assert [verdict.sentence for verdict in unexpected(run(name, tmp_path, soak))] == []
+    outcomes, found = run(name, tmp_path, soak)
+    wrong = [verdict.sentence for verdict in unexpected(found)]
+    overloaded = [note for outcome in outcomes if not outcome.faithful for note in outcome.notes]
+    if wrong and overloaded:  # what a run shows that is marked so is not held against the model
+        pytest.skip(f"this machine was too busy for {name} ({overloaded[0]}): {wrong[0]}")
+    assert wrong == []
 
 
 def test_the_page_of_a_soak_run_has_a_row_for_every_experiment() -> None:

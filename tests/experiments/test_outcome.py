@@ -132,7 +132,8 @@ def test_the_simulator_agrees_with_its_own_prediction_and_shows_the_detour() -> 
             assert outcome.slowdown is None
             continue
         assert outcome.slowdown is not None
-        assert outcome.slowdown > 0
+        if run.label == "rail-only":  # with spines, the detour may be hashed to links with fewer flows
+            assert outcome.slowdown > 0
         (outage,) = outcome.outages
         assert record_.failures[0].link_id == outage.link_id
         assert outage.traffic.before_bytes > 0
