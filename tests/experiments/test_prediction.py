@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -121,3 +122,11 @@ def test_the_words_and_the_table_say_how_good_the_predictions_are() -> None:
     assert "+25.0% **over** |" in table
     assert [point.measured_s for point in points([MEASURED, poor])] == [4.2, 5.0]
     assert in_words([]) == "Nothing was measured."
+
+
+def test_the_tables_in_the_documents_are_those_of_the_stored_figures() -> None:
+    documents = Path(__file__).resolve().parent.parent.parent / "docs"
+    stored = medians(from_json((documents / "prediction.json").read_text()))
+    page = (documents / "prediction.md").read_text()
+    assert markdown(stored) in page
+    assert in_words(stored) in " ".join(page.split())
