@@ -322,7 +322,7 @@ def markdown(comparisons: Sequence[Comparison]) -> str:
             measured = "failed" if one.measured_s is None else f"{one.measured_s:.2f}"
             difference = one.reason if one.difference is None else f"{one.difference:+.1%}"
             mark = "" if one.good else " **over**"
-            mark += "" if one.faithful else " (overloaded)"
+            mark += "" if one.faithful else " *overloaded*"
             lines.append(f"| {one.case.text} | {fails} | {one.predicted_s:.2f} | {measured} | {difference}{mark} |")
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
