@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ from topologies.model import FabricKind, FabricSpec
 from workloads.algorithms import DIRECT, TWO_PHASE
 from workloads.training import Plan
 
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference-results.md"
 FAST = ("R1", "R2", "R7", "R9")
 
 
@@ -93,6 +95,17 @@ def test_a_page_has_a_table_for_each_experiment(fast_rows: tuple[ReferenceRow, .
         f"## {name}" for name in FAST
     )
     assert sum(line.startswith("| ") for line in page.splitlines()) == len(fast_rows) + 2 * len(FAST)
+
+
+def test_the_page_in_the_documents_has_these_rows(fast_rows: tuple[ReferenceRow, ...]) -> None:
+    page = PAGE.read_text()
+    assert [line for line in page.splitlines() if line.startswith("## ")] == [f"## {name}" for name in REFERENCES]
+    assert [found.label for found in fast_rows if f"| {' | '.join(cells(found))} |" not in page] == []
+
+
+@pytest.mark.soak
+def test_the_page_in_the_documents_is_that_of_a_run() -> None:
+    assert PAGE.read_text() == markdown(list(REFERENCES.values()), run([PAPER_TABLES]))
 
 
 def test_every_row_of_the_table_of_counts_is_there(fast_rows: tuple[ReferenceRow, ...]) -> None:
