@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from controller.routing import Routes
 from experiments.reference.row import Expected, Mark, Reference, ReferenceRow, Told, exactly
 from experiments.reference.solve import duration_s, iteration_s
 from simulator.routes import controller_router
 from simulator.shares import fair_rates_mbps
 from topologies.builders import build, preset_spec
-from topologies.model import NO_FAILURES, Fabric, FabricKind, Failures
+from topologies.model import NO_FAILURES, Fabric, FabricKind, Failures, Gpu
 from topologies.scale import Scale
 from workloads.algorithms import ALL_REDUCE
 from workloads.models import find_model
@@ -28,14 +29,14 @@ SLOWER = {
 }
 """By how much an iteration of GPT-3 on 4,096 GPUs is said to be slower, in percent."""
 
-DOMAINS = 16
+DOMAINS = 31
 BUFFER_BYTES = 512 << 20
 
 
 def rings_per_rail(fabric: Fabric, strides: Sequence[int], size_bytes: int) -> Schedule:
     """All-gather by rings on every rail at once: one ring for each stride, each with its part of the buffer.
 
-    A ring of stride s goes from domain d to d+s; with strides prime to the number of domains it passes all of them.
+    A ring of stride s goes from domain d to d+s; as the number of domains is prime it passes all of them.
     """
     rails, domains = fabric.spec.rails, fabric.spec.domains
     part = size_bytes // len(strides) * (domains - 1) // domains
@@ -58,6 +59,26 @@ def switch_down_factor(fabric: Fabric, strides: Sequence[int]) -> float:
     return duration_s(fabric, schedule, down=down) / duration_s(fabric, schedule)
 
 
+def spreading_strides(fabric: Fabric) -> tuple[int, ...]:
+    """For each surviving rail a stride whose orphans from rail 0 all take that rail, from the controller's routes.
+
+    With one ring for each of them the orphaned traffic is spread evenly, as a planner of connections would choose it.
+    """
+    domains, rails = fabric.spec.domains, fabric.spec.rails
+    routes = Routes(fabric, Failures(nodes=frozenset({SWITCH[fabric.kind]})))
+    stride_of: dict[int, int] = {}
+    for stride in range(1, domains):
+        taken = set()
+        for domain in range(domains):
+            path = routes.path(Gpu(domain, 0), Gpu((domain + stride) % domains, 0))
+            assert path is not None, "NVLink leads to the other rails"
+            taken.add(path.relays[0].rail)
+        if len(taken) == 1:
+            stride_of.setdefault(taken.pop(), stride)
+    assert len(stride_of) == rails - 1, "every other rail takes some destinations"
+    return tuple(stride_of[rail] for rail in sorted(stride_of))
+
+
 def switch_down(told: Told) -> list[ReferenceRow]:
     """Factors by which the network time grows, with one flow a ring and with enough of them."""
     rows = []
@@ -66,9 +87,7 @@ def switch_down(told: Told) -> list[ReferenceRow]:
         rails = fabric.spec.rails
         told(f"switch of a rail down on {kind.value}")
         single = switch_down_factor(fabric, (1,))
-        # Rings of different strides leave a domain for different ones, which the routes spread over the other rails.
-        strides = tuple(range(1, 2 * (rails - 1), 2))
-        spread = switch_down_factor(fabric, strides)
+        spread = switch_down_factor(fabric, spreading_strides(fabric))
         rows += [
             ReferenceRow("R6", f"{kind.value}, one flow a ring: network time x", "", single,
                          exactly(2.0, tolerance=1e-6),

@@ -158,10 +158,11 @@ def test_the_start_up_of_messages_adds_to_every_step_of_a_ring() -> None:
 
 def test_one_flow_a_ring_halves_and_enough_of_them_cost_one_kth() -> None:
     """With 4 rails 3 flows are enough; 2 leave one rail unused, so that the bound is not reached."""
-    fabric = build(replace(preset_spec("dgx-h100", FabricKind.RAIL_ONLY, 16, 4)))
-    assert robustness.switch_down_factor(fabric, (1,)) == pytest.approx(2.0)
-    assert robustness.switch_down_factor(fabric, (1, 3, 5)) == pytest.approx(4 / 3)
-    assert robustness.switch_down_factor(fabric, (1, 3)) == pytest.approx(3 / 2)
+    fabric = build(preset_spec("dgx-h100", FabricKind.RAIL_ONLY, 17, 4))
+    strides = robustness.spreading_strides(fabric)
+    assert robustness.switch_down_factor(fabric, strides[:1]) == pytest.approx(2.0)
+    assert robustness.switch_down_factor(fabric, strides) == pytest.approx(4 / 3)
+    assert robustness.switch_down_factor(fabric, strides[:2]) == pytest.approx(3 / 2)
 
 
 def test_what_a_lost_switch_costs_agrees_with_the_bounds_on_both_fabrics() -> None:
