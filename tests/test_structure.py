@@ -152,3 +152,8 @@ def test_the_root_free_part_needs_no_extra() -> None:
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_no_benchmark_hides_a_package_when_it_is_run_as_a_script() -> None:
+    """Python looks for modules beside the script first."""
+    assert not {path.stem for path in sources("benchmarks")} & {*PACKAGES, *sys.stdlib_module_names}

@@ -1,10 +1,10 @@
 """How fast the simulator is, against SimGrid on the same flows in the same run, up to the size that it finishes.
 
-``python benchmarks/simulator.py [--case NAME] [--gpus N] [--peer-s SECONDS] [--plot FILE] [--json]``. Every measurement
-is a process of its own, so that its peak memory is its own. ``solve_s`` is the time of the whole simulation, from the
-schedule to the record of every transfer; fabric, schedule and the compilation of the inner loops (once a machine, kept
-on disk) come before. ``peer_s`` is the time SimGrid takes for its events alone, on the largest size of the case that it
-finishes in ``--peer-s`` seconds; ``ratio`` is that over the simulator's time at the same size.
+``python benchmarks/simulator_.py [--case NAME] [--gpus N] [--peer-s SECONDS] [--plot FILE] [--json]``. Every
+measurement is a process of its own, so that its peak memory is its own. ``solve_s`` is the time of the whole
+simulation, from the schedule to the record of every transfer; fabric, schedule and the compilation of the inner loops
+(once a machine, kept on disk) come before. ``peer_s`` is the time SimGrid takes for its events alone, on the largest
+size of the case that it finishes in ``--peer-s`` seconds; ``ratio`` is that over the simulator's time at the same size.
 """
 
 from __future__ import annotations
