@@ -2,7 +2,7 @@
 
 from setuptools import find_packages, setup
 
-PACKAGES = ["topologies", "workloads", "controller", "emulator", "simulator", "experiments", "cli"]
+PACKAGES = ["topologies", "workloads", "controller", "emulator", "simulator", "experiments", "dashboard", "cli"]
 
 setup(
     name="railbed",
@@ -14,7 +14,7 @@ setup(
     # The explicit root makes an editable install a plain path entry, which type checkers follow too.
     package_dir={"": "."},
     packages=find_packages(include=[pattern for name in PACKAGES for pattern in (name, f"{name}.*")]),
-    package_data={"": ["templates/*", "*.yaml"]},
+    package_data={"": ["templates/*", "static/*", "*.yaml"]},
     entry_points={"console_scripts": ["railbed = cli.main:main"]},
     install_requires=[
         "click>=8.1",
@@ -37,6 +37,7 @@ setup(
             # Mininet imports distutils, which Python 3.12 no longer has and setuptools brings back.
             "setuptools>=64",
         ],
+        "dashboard": ["starlette>=0.40,<2", "uvicorn>=0.30,<1"],
         "dask": ["dask>=2024.8", "distributed>=2024.8"],
         # Needs Python 3.10 or 3.11 and an old setuptools to build; the launcher keeps it in a venv of its own.
         "ryu": ["ryu==4.34"],
@@ -47,6 +48,7 @@ setup(
             "mypy>=1.10",
             "pandas>=2.2",
             "networkx>=3.2",
+            "playwright>=1.45",
             "pytest>=8.0",
             "pytest-timeout>=2.3",
             "ruff>=0.6",

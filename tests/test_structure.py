@@ -13,7 +13,7 @@ import pytest
 from cli.main import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("topologies", "workloads", "controller", "emulator", "simulator", "experiments", "cli")
+PACKAGES = ("topologies", "workloads", "controller", "emulator", "simulator", "experiments", "dashboard", "cli")
 
 # Import names that differ from the name of the distribution that brings them.
 DISTRIBUTIONS = {"yaml": "pyyaml", "os_ken": "os-ken"}
