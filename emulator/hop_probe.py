@@ -2,7 +2,7 @@
 
 Scapy is GPL-2.0, so it is used in a separate process that talks JSON: run as ``python -m emulator.hop_probe`` in the
 fabric's network namespace, with the order on standard input; prints one object on standard output. One packet socket
-sees every switch-side interface, so no rule is added to any switch, and one clock orders all hops.
+sees every switch-side interface, so no rule is added to any switch, and its queue orders all hops.
 """
 
 from __future__ import annotations
@@ -99,7 +99,21 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
                     break
                 if sighting is not None:
                     probes[sighting[0]].append(sighting[1])
-    return {"probes": [sorted(hops, key=lambda hop: float(hop["t_s"])) for hops in probes]}
+    for hops in probes:
+        bound_late_stamps(hops)
+    return {"probes": probes}
+
+
+def bound_late_stamps(hops: list[dict[str, Any]]) -> None:
+    """Let no hop (in the order of capture) be later than one that follows it.
+
+    The order in which one socket gets its packets is the order of the hops. Their times are less certain: the kernel
+    starts stamping some time after it was asked to, and what it has not stamped gets the time at which it is read: too
+    late, never too early.
+    """
+    earliest_s = float("inf")
+    for hop in reversed(hops):
+        earliest_s = hop["t_s"] = min(earliest_s, hop["t_s"])
 
 
 def _arrived(hops: list[dict[str, Any]], last_interface: str) -> bool:

@@ -1,4 +1,5 @@
 from controller.routing import Routes
+from emulator.hop_probe import bound_late_stamps
 from emulator.hops import declared_sightings, disagreement, parse_port_counters
 from topologies.builders import build
 from topologies.model import FabricKind, FabricSpec
@@ -53,3 +54,10 @@ def test_every_kind_of_disagreement_is_named():
     assert "port nv0-eth2 counted 0 packets out" in disagreement(path, [path], {**counted, ("nv0-eth2", "out"): 0})
     assert disagreement(None, [()], {}) == ""
     assert "no path is declared" in disagreement(None, [path[:1]], {})
+
+
+def test_a_hop_that_the_kernel_stamped_when_it_was_read_keeps_its_place():
+    hops = [{"interface": name, "t_s": t_s} for name, t_s in (("a", 0.9), ("b", 0.2), ("c", 0.8), ("d", 0.3))]
+    bound_late_stamps(hops)
+    assert [hop["interface"] for hop in hops] == ["a", "b", "c", "d"]
+    assert [hop["t_s"] for hop in hops] == [0.2, 0.2, 0.3, 0.3]
