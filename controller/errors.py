@@ -17,6 +17,12 @@ class PlacementError(RailbedError, ValueError):
     exit_code = 2
 
 
+class PlanningError(RailbedError, ValueError):
+    """A demand of a job that is to be planned is malformed, or claims another one's channels."""
+
+    exit_code = 2
+
+
 class RouteError(RailbedError, ValueError):
     """A path was asked for that means nothing, e.g. from a GPU to itself."""
 
