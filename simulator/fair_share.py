@@ -1,6 +1,6 @@
 """Max-min fair rates of flows over links of limited capacity.
 
-No flow could go faster without slowing one that is no faster. :mod:`simulator.network` finds these rates.
+No flow could go faster without slowing one that is no faster. :mod:`simulator.filling` finds these rates.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.errors import SimulationError
-from simulator.network import fill, join, network
+from simulator.filling import fill, join
+from simulator.network import network
 
 
 def max_min_rates(capacity: NDArray[np.float64], paths: Sequence[Sequence[int]]) -> NDArray[np.float64]:

@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from simulator.changes import Change, changes_of, dead_ends, not_modelled
 from simulator.classes import partition, paths_of_classes
 from simulator.errors import SimulationError
-from simulator.folding import Waits, first_members
-from simulator.network import CLOCK, TIE, Network, join, leave, network, run, settle
+from simulator.filling import TIE, join, leave, run, settle
+from simulator.folding import first_members
+from simulator.gates import Gates
+from simulator.network import CLOCK, Network, network
 from simulator.paths import NO_LINK, PairPaths, Router, link_positions, pair_links
-from simulator.work import by_item, is_phased, members_by, work_of
+from simulator.work import is_phased, work_of
 from topologies.model import Fabric, Failures
 from topologies.scale import Scale
 from workloads.failures import FailureKind, LinkFailure, check_failures
@@ -165,7 +167,8 @@ class _Run:
         self.member = first_members(self.part.items)
         self.link_member = first_members(self.part.links)
         self.room = wire[self.link_member] * goodput
-        self._make_gates()
+        self.gates = Gates(self.part, self.work, self.member)
+        self.is_phased = is_phased(self.work)
         # What happens at a known time: items start, or items end. A heap; the number of the entry keeps what falls on
         # the same instant in order.
         self.timers: list[tuple[float, int, Sequence[int], Sequence[int]]] = []
@@ -213,22 +216,11 @@ class _Run:
             net.room[:] = old.room
             net.state[CLOCK] = old.state[CLOCK]
             net.used_since[:] = self.now_s
-        self.waited = (np.diff(self.first_gate[: self.flows + 1]) > 0).astype(np.uint8)
+        self.waited = self.gates.is_waited_for[: self.flows].astype(np.uint8)
         if self.times.latency_s:
             self.waited[:] = 1
         self.ended, self.ends = np.zeros(self.flows + 1, dtype=np.int32), np.zeros(self.flows + 1)
         return net
-
-    def _make_gates(self) -> None:
-        part, waits = self.part, self.work.waits
-        items, gates = int(part.items.max(initial=-1)) + 1, int(part.gates.max(initial=-1)) + 1
-        pairs = np.unique(np.stack((part.gates[waits.gate], part.items[waits.item])), axis=1)
-        self.gate_left = np.bincount(pairs[0], minlength=gates)
-        quotient_waits = Waits(pairs[0], pairs[1])
-        self.first_gate, self.gates_behind = by_item(quotient_waits, items)
-        self.gate_items = members_by(part.gates[self.work.gate_of[self.member]], gates)
-        self.opening: deque[int] = deque()
-        self.is_phased = is_phased(self.work)
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
@@ -236,7 +228,6 @@ class _Run:
         """All events until nothing can move any more."""
         most = 1 if len(self.member) <= EACH_EVENT else BATCH
         self._apply_changes()
-        self.opening.extend(np.flatnonzero(self.gate_left == 0).tolist())
         self._open_gates()
         while self.running.any() or self.timers:
             until = min(self.changes[0].t_s if self.changes else np.inf, self.timers[0][0] if self.timers else np.inf)
@@ -342,24 +333,15 @@ class _Run:
         self.end[flows] = ends
         self.complete[flows] = True
         self.done += len(flows)
-        self._pass_gates(flows)
-
-    def _pass_gates(self, items: NDArray[np.int64]) -> None:
-        """Items have ended, well or not: less to wait for."""
-        behind = [self.gates_behind[self.first_gate[item] : self.first_gate[item + 1]] for item in items.tolist()]
-        passed = np.concatenate(behind) if behind else np.zeros(0, dtype=np.int64)
-        if len(passed):
-            np.subtract.at(self.gate_left, passed, 1)
-            gates = np.unique(passed)
-            self.opening.extend(gates[self.gate_left[gates] == 0].tolist())
+        self.gates.passed(flows)
 
     def _open_gates(self) -> None:
         """Start what has nothing left to wait for; a transfer that fails at once may open the next gate."""
-        while self.opening:
-            self._open(self.opening.popleft())
+        while self.gates.opening:
+            self._open(self.gates.opening.popleft())
 
     def _open(self, gate: int) -> None:
-        members = self.gate_items[gate]
+        members = self.gates.items[gate]
         flows = members[members < self.flows]
         for item in members[members >= self.flows].tolist():
             duration_s = float(self.work.duration_s[self.member[item] - self.work.transfers])
@@ -391,7 +373,7 @@ class _Run:
         self._arrive(flows, self.now_s)
         if len(computations):
             self.last_computation_s = self.now_s
-            self._pass_gates(computations)
+            self.gates.passed(computations)
         if starting:
             self._start(starting)
 
@@ -414,7 +396,7 @@ class _Run:
             reason = f"no path from {src} to {dst} while {', '.join(sorted(self.routed_down))} is down"
             self.reasons[at] = reason
             self.events.append(Event(self.now_s, EventKind.TRANSFER_FAILED, str(transfer.id), reason))
-        self._pass_gates(np.array([flow]))
+        self.gates.passed(np.array([flow]))
 
     def _members(self, item: int) -> list[int]:
         return [int(at) for at in np.flatnonzero(self.part.items == item)]

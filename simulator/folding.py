@@ -11,14 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.compiled import compiled
 from simulator.errors import SimulationError
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
+
+FACTOR = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 over the golden ratio, odd: spreads words over a hash table."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +54,72 @@ def mixed(words: NDArray[np.generic]) -> Words:
 
 def sums(values: Words, groups: Ints, size: int) -> Words:
     """Sum of ``values`` by group, modulo 2^64."""
-    # A bincount has floating-point weights: the halves of the words are summed apart, exactly below 2^21 members each.
-    low = np.bincount(groups, (values & np.uint64(0xFFFFFFFF)).astype(np.float64), minlength=size)
-    high = np.bincount(groups, (values >> np.uint64(32)).astype(np.float64), minlength=size)
-    with np.errstate(over="ignore"):
-        whole: Words = low.astype(np.uint64) + (high.astype(np.uint64) << np.uint64(32))
+    whole = np.zeros(size, dtype=np.uint64)
+    _add(whole, values, groups)
     return whole
+
+
+@compiled
+def _add(whole: Words, values: Words, groups: Ints) -> None:
+    for at in range(len(values)):
+        whole[groups[at]] += values[at]
 
 
 def dense(values: NDArray[np.generic]) -> Ints:
     """Equal values get equal numbers, from 0 in order of the values."""
-    numbers: Ints = np.unique(values, return_inverse=True)[1].astype(np.int64)
-    return numbers
+    return distinct(values)[1]
+
+
+def distinct(values: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
+    """The different values in order, and for each of ``values`` its place there.
+
+    As ``numpy.unique``, which sorts all values; there are few different ones where folding is of use.
+    """
+    words = np.ascontiguousarray(values + 0.0 if values.dtype.kind == "f" else values)  # without minus zero
+    if words.dtype.itemsize != 8:
+        words = words.astype(np.int64)
+    numbers = np.empty(len(words), dtype=np.int64)
+    count, first = _number(words.view(np.uint64), numbers)
+    found = words[first[:count]]
+    order = np.argsort(found)
+    place = np.empty(count, dtype=np.int64)
+    place[order] = np.arange(count)
+    return found[order], place[numbers]
+
+
+@compiled
+def _number(words: Words, numbers: Ints) -> tuple[int, Ints]:
+    """Number ``words`` in order of their first appearance; their count, and where each appears first.
+
+    A hash table with linear probing that doubles when it is half full.
+    """
+    size = 1024
+    table = np.full(size, -1, dtype=np.int64)
+    first = np.empty(size, dtype=np.int64)
+    count = 0
+    for at in range(len(words)):
+        word = words[at]
+        spot = np.int64(((word ^ (word >> np.uint64(29))) * FACTOR) >> np.uint64(32)) & (size - 1)
+        while table[spot] >= 0 and words[first[table[spot]]] != word:
+            spot = (spot + 1) & (size - 1)
+        if table[spot] < 0:
+            table[spot] = count
+            first[count] = at
+            count += 1
+        numbers[at] = table[spot]
+        if 2 * count > size:
+            size *= 2
+            wider = np.empty(size, dtype=np.int64)
+            wider[:count] = first[:count]
+            first = wider
+            table = np.full(size, -1, dtype=np.int64)
+            for number in range(count):
+                word = words[first[number]]
+                spot = np.int64(((word ^ (word >> np.uint64(29))) * FACTOR) >> np.uint64(32)) & (size - 1)
+                while table[spot] >= 0:
+                    spot = (spot + 1) & (size - 1)
+                table[spot] = number
+    return count, first
 
 
 @dataclass(frozen=True)
@@ -95,8 +154,17 @@ def refine(
 
 
 def first_members(classes: Ints) -> Ints:
-    """The first member of every class."""
-    return np.unique(classes, return_index=True)[1].astype(np.int64)
+    """The first member of every class; classes are numbered from 0 without gaps."""
+    members = np.full(int(classes.max(initial=-1)) + 1, -1, dtype=np.int64)
+    _first_places(members, classes)
+    return members
+
+
+@compiled
+def _first_places(members: Ints, classes: Ints) -> None:
+    for at in range(len(classes)):
+        if members[classes[at]] < 0:
+            members[classes[at]] = at
 
 
 def quotient(crossed: Crossings, items: Ints, links: Ints, members: Ints) -> tuple[Ints, Ints, NDArray[np.float64]]:
@@ -107,7 +175,8 @@ def quotient(crossed: Crossings, items: Ints, links: Ints, members: Ints) -> tup
     """
     link_classes = int(links.max(initial=-1)) + 1
     key = items[crossed.flow] * link_classes + links[crossed.link]
-    found, counts = np.unique(key, return_counts=True)
+    found, place = distinct(key)
+    counts = np.bincount(place, minlength=len(found))
     of_link = np.bincount(links, minlength=link_classes)[found % link_classes]
     if np.any(counts % of_link):
         raise SimulationError("flows that should be equal are not; run it with fold=False")

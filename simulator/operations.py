@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.errors import SimulationError
+from simulator.filling import TIE, join, run, settle
 from simulator.fluid import TCP_GOODPUT, check_links
-from simulator.network import CLOCK, FLOWS, TIE, Network, join, network, run, settle
+from simulator.network import CLOCK, FLOWS, Network, network
 from simulator.paths import Router
 from simulator.templates import Templates, plain, templates_of
 from topologies.model import NO_FAILURES, Fabric, Failures

@@ -59,11 +59,12 @@ def work_of(schedule: Schedule, scale: Scale) -> Work:
     real_bytes = [transfer.size_bytes for transfer in transfers]
     emulated = {size: scale.emulated_bytes(size) for size in set(real_bytes)}
     delays = [transfer.delay_s for transfer in transfers]
+    emulated_s = {delay_s: scale.emulated_s(delay_s) for delay_s in set(delays)}
     return Work(
         src=np.array([transfer.src for transfer in transfers], dtype=np.int64),
         dst=np.array([transfer.dst for transfer in transfers], dtype=np.int64),
         size_bytes=np.array([emulated[size] for size in real_bytes], dtype=np.int64),
-        delay_s=np.array([scale.emulated_s(delay_s) for delay_s in delays], dtype=float),
+        delay_s=np.array([emulated_s[delay_s] for delay_s in delays], dtype=float),
         duration_s=np.array([scale.emulated_s(one.duration_s) for one in computations], dtype=float),
         gate_of=gate_of,
         gates=len(afters),
@@ -117,20 +118,6 @@ def _deepen(depth: Ints, before: Ints, behind: Ints) -> bool:
             depth[behind[at]] = least
             changed = True
     return changed
-
-
-def by_item(waits: Waits, items: int) -> tuple[Ints, Ints]:
-    """For every item the gates that wait for it: offsets by item, and gates."""
-    order = np.argsort(waits.item, kind="stable")
-    first = np.zeros(items + 1, dtype=np.int64)
-    np.cumsum(np.bincount(waits.item, minlength=items), out=first[1:])
-    return first, waits.gate[order]
-
-
-def members_by(groups: Ints, size: int) -> list[Ints]:
-    """The members of every group, in order."""
-    order = np.argsort(groups, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(groups, minlength=size))[:-1]) if size else []
 
 
 def unique_rows(rows: Sequence[NDArray[np.generic]]) -> Ints:
