@@ -22,6 +22,7 @@ from simulator.filling import TIE, join, leave, run, settle
 from simulator.folding import first_members
 from simulator.gates import Gates
 from simulator.network import CLOCK, Network, network
+from simulator.outcome import Counters, Flows, transfer_records
 from simulator.paths import NO_LINK, PairPaths, Router, link_positions, pair_links
 from simulator.work import is_phased, work_of
 from topologies.model import Fabric, Failures
@@ -31,10 +32,7 @@ from workloads.operations import no_collector
 from workloads.records import (
     Event,
     EventKind,
-    LinkSeries,
     RunRecord,
-    TransferRecord,
-    TransferStatus,
 )
 from workloads.schedule import Schedule
 
@@ -49,9 +47,6 @@ REPAIR_DELAY_S = 0.1
 NOTES = (
     "Fluid model: max-min fair rates at every instant; TCP start-up, queues, loss and acknowledgements take no time.",
 )
-
-SAMPLED = 20_000_000
-"""Link counters kept at most, over all links and samples; beyond it every second sample is dropped."""
 
 EACH_EVENT = 20_000
 """Items up to which link counters are sampled at every event; beyond, every BATCH ends."""
@@ -189,7 +184,7 @@ class _Run:
         self.last_start_s = 0.0
         self.events: list[Event] = []
         self.net = self._network(None)
-        self.samples: list[tuple[float, NDArray[np.float64]]] = [(0.0, self.net.carried.copy())]
+        self.counters = Counters(self.net, failures)
 
     # -- before the run -----------------------------------------------------------------------------------------------
 
@@ -244,18 +239,11 @@ class _Run:
             while self.timers and self.timers[0][0] <= self.now_s * (1 + TIE):
                 self._ring(*heapq.heappop(self.timers)[2:])
                 self._open_gates()
-            self._sample()
+            self.counters.sample(self.net, self.now_s)
             if progress is not None:
                 progress(self.done / max(1, self.flows))
         self._give_up()
         return self._record()
-
-    def _sample(self) -> None:
-        settle(self.net)
-        self.samples.append((self.now_s, self.net.carried.copy()))
-        if len(self.samples) * len(self.room) > SAMPLED:
-            moments = {t_s for failure in self.failures for t_s in (failure.at_s, failure.restore_s)}
-            self.samples = [one for at, one in enumerate(self.samples) if at % 2 == 0 or one[0] in moments]
 
     def _class_of_end(self, failure: LinkFailure, end: int) -> int:
         return int(self.part.links[2 * self.positions[failure.link_id] + end])
@@ -423,28 +411,8 @@ class _Run:
         if self.is_phased and self.flows and not self.running.any():
             last = max(transfer.tag.phase for transfer in self.schedule.transfers)
             self.events.append(Event(self.now_s, EventKind.PHASE_END, str(last)))
-        left = np.maximum(self.net.left, 0.0).tolist()
-        start, end, is_complete = self.start.tolist(), self.end.tolist(), self.complete.tolist()
-        records = []
-        complete = TransferStatus.COMPLETE
-        rows = zip(self.schedule.transfers, self.part.items.tolist(), self.work.size_bytes.tolist(), strict=False)
-        for at, (transfer, flow, size) in enumerate(rows):
-            if is_complete[flow]:
-                records.append(TransferRecord(transfer.id, complete, start[flow], end[flow], size, size))
-                continue
-            status = TransferStatus.INCOMPLETE if flow in self.incomplete else TransferStatus.FAILED
-            started = None if math.isnan(start[flow]) else start[flow]
-            received = 0.0 if started is None else size - left[flow]
-            reason = self.reasons.get(at, "waited for a transfer that stood still")
-            records.append(TransferRecord(transfer.id, status, started, None, received, size, reason))
-        # Samples are per class of links; the flows' counters hold payload, links carry frames.
-        counters = np.stack([carried for _, carried in self.samples])[:, self.part.links] / self.goodput
-        series = LinkSeries(
-            tuple(link.id for link in self.fabric.links),
-            np.array([t_s for t_s, _ in self.samples]),
-            counters[:, 0::2],
-            counters[:, 1::2],
-        )
+        flows = Flows(self.part.items, self.work.size_bytes, self.start, self.end, self.complete, self.net.left,
+                      self.incomplete, self.reasons)  # fmt: skip
         return RunRecord(
             backend=BACKEND,
             fabric=self.fabric.spec,
@@ -452,8 +420,8 @@ class _Run:
             schedule=self.schedule,
             failures=self.failures,
             seed=self.seed,
-            transfers=tuple(records),
-            links=series,
+            transfers=transfer_records(self.schedule.transfers, flows),
+            links=self.counters.series(self.fabric, self.part.links, self.goodput),
             events=tuple(sorted(self.events, key=lambda event: event.t_s)),
             notes=(*NOTES, *not_modelled(self.failures)),
             last_computation_s=self.last_computation_s,
