@@ -39,7 +39,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
         (("bench", "fidelty"), "did you mean 'fidelity'"),
         (("restore",), "TARGET"),
         (("run", "no-such-file.yaml"), "no-such-file.yaml"),
-        (("run", "."), "directory"),
+        (("run", "."), "this is a folder"),
         (("setup",), "run ./railbed setup in the checkout"),
         (("test",), "run ./railbed test in the checkout"),
         (("uninstall",), "run ./railbed uninstall in the checkout"),

@@ -27,7 +27,7 @@ SOAK_S = 600.0
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Any]:
+def standing() -> Iterator[Any]:
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
     if shutil.which("ovs-vswitchd") is None:
@@ -38,6 +38,13 @@ def running() -> Iterator[Any]:
     fabric = manager.up(SPEC, name=name, bfd=True)
     yield fabric
     manager.down(name)
+
+
+@pytest.fixture
+def running(standing: Any) -> Iterator[Any]:
+    """The one fabric of all tests, with nothing broken: what one test breaks is none of the next one's business."""
+    yield standing
+    standing.reset_impairments()
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:
