@@ -35,17 +35,18 @@ class Alike:
         self._per_unit = spec.domains_per_leaf or spec.domains
         self.domains: set[int] = set()
         """Domains with a dead link at their NVSwitch or at one of their GPUs."""
-        self._units: set[int] = set()
+        self.units: set[int] = set()
+        """Units with such a domain, or with a dead link at one of their leaves."""
         self._spines: set[int] = set()
         for link_id in links_down:
             link = plan.fabric.link_by_id[link_id]
             for end in (link.a, link.b):
                 if end in plan.order:
                     self._touch(plan.fabric.switch_by_id[end])
-        self._units.update(map(self.unit, self.domains))
+        self.units.update(map(self.unit, self.domains))
         self._first: dict[int, int] = {}
         self._second: dict[int, int] = {}
-        for unit in self._units:
+        for unit in self.units:
             self._stand_for(unit)
         free = list(islice(self._free_units(), 2))
         for unit in free:
@@ -55,6 +56,7 @@ class Alike:
         self._spine_for: dict[tuple[int, int], int] = {}
         self._domains_of: dict[int, list[int]] = {}
         self._batches: dict[tuple[int, int, bool], list[int]] = {}
+        self._parts: dict[tuple[int, int], tuple[Sequence[int], list[list[int]]]] = {}
         self.kept_domains = sorted(self.domains | set(self._first.values()) | set(self._second.values()))
 
     def _touch(self, switch: Switch) -> None:
@@ -63,7 +65,7 @@ class Alike:
         elif switch.kind in SPINE_KINDS:
             self._spines.add(self.plan.order[switch.id])
         else:
-            self._units.add(switch.unit)
+            self.units.add(switch.unit)
 
     def unit(self, domain: int) -> int:
         """The unit of a domain."""
@@ -86,7 +88,7 @@ class Alike:
         if dst.domain in self.domains:
             return dst
         unit = self.unit(dst.domain)
-        return Gpu(self._first[unit if unit in self._units else self._free_unit], dst.rail)
+        return Gpu(self._first[unit if unit in self.units else self._free_unit], dst.rail)
 
     def switch(self, here: int, dst: Gpu) -> int:
         """Index of the switch that stands for the one with index ``here``, on the way to ``dst``."""
@@ -103,9 +105,9 @@ class Alike:
         return self.plan.leaf_at[switch.plane, switch.rail, self._unit(switch.unit, self.unit(dst.domain))]
 
     def _unit(self, unit: int, of_dst: int) -> int:
-        if unit in self._units:
+        if unit in self.units:
             return unit
-        return self._free_unit if unit == of_dst or of_dst in self._units else self._other_free_unit
+        return self._free_unit if unit == of_dst or of_dst in self.units else self._other_free_unit
 
     def _domain(self, domain: int, of_dst: int) -> int:
         if domain in self.domains:
@@ -143,7 +145,7 @@ class Alike:
         """Whether a leaf or spine can be exchanged for no other."""
         if switch.kind in SPINE_KINDS:
             return self.plan.order[switch.id] in self._spines
-        return switch.unit in self._units
+        return switch.unit in self.units
 
     def family(self, here: int, told_apart: int) -> tuple[int, ...]:
         """What switches have in common whose repair rules are the same.
@@ -156,7 +158,7 @@ class Alike:
         if domain in self.domains:
             return (here,)
         unit = self.unit(domain)
-        return (rail, unit if unit in self._units else -1, (domain + 1) & told_apart)
+        return (rail, unit if unit in self.units else -1, (domain + 1) & told_apart)
 
     def members(self, stand_in: int) -> Iterable[int]:
         """Indexes of all switches that the switch ``stand_in`` stands for, itself included."""
@@ -183,13 +185,13 @@ class Alike:
                 and (each := self.plan.fabric.switches[index])
                 and (each.kind, each.rail, each.plane) == alike
             )
-        if switch.unit in self._units:
+        if switch.unit in self.units:
             return (stand_in,)
         return (self.plan.leaf_at[switch.plane, switch.rail, unit] for unit in self._free_units())
 
     def _domains_like(self, unit: int) -> list[int]:
         """The untouched domains that are alike to those of ``unit``: of this unit, or of all untouched ones."""
-        key = unit if unit in self._units else -1
+        key = unit if unit in self.units else -1
         known = self._domains_of.get(key)
         if known is None:
             if key >= 0:
@@ -200,7 +202,7 @@ class Alike:
         return known
 
     def _free_units(self) -> Iterable[int]:
-        return (unit for unit in range(self.unit(self._count - 1) + 1) if unit not in self._units)
+        return (unit for unit in range(self.unit(self._count - 1) + 1) if unit not in self.units)
 
     def samples(self, switch: Switch, dst: Gpu) -> list[Gpu]:
         """Of the destinations that the stand-in ``dst`` stands for, one for each way to lie to ``switch``.
@@ -211,7 +213,7 @@ class Alike:
             return [dst]
         own_unit = self._own_unit(switch)
         unit = self.unit(dst.domain)
-        free = unit not in self._units
+        free = unit not in self.units
         found = []
         if own_unit == unit or (free and self._is_free(own_unit)):
             if switch.domain >= 0 and switch.domain not in self.domains:
@@ -230,14 +232,14 @@ class Alike:
         return switch.unit if switch.domain < 0 else self.unit(switch.domain)
 
     def _is_free(self, unit: int) -> bool:
-        return unit >= 0 and unit not in self._units
+        return unit >= 0 and unit not in self.units
 
     def batch(self, switch: Switch, sample: Gpu) -> Batch:
         """All destinations that lie to ``switch`` as ``sample`` (of :meth:`samples`) does."""
         if sample.domain in self.domains or sample.domain == switch.domain:
             return Batch(sample, (sample.domain,))
         own_unit, unit = self._own_unit(switch), self.unit(sample.domain)
-        if unit != own_unit and (unit in self._units or not self._is_free(own_unit)):
+        if unit != own_unit and (unit in self.units or not self._is_free(own_unit)):
             return Batch(sample, self._domains_like(unit))
         key = (own_unit, switch.domain, unit == own_unit)
         if key not in self._batches:
@@ -247,3 +249,17 @@ class Alike:
             else:
                 self._batches[key] = [each for each in self._domains_like(unit) if self.unit(each) != own_unit]
         return Batch(sample, self._batches[key])
+
+    def split(self, batch: Batch, modulus: int) -> list[Batch]:
+        """Parts of a batch whose domains are equal modulo ``modulus``."""
+        if modulus == 1:
+            return [batch]
+        # Batches of many rails and switches share their domains, which are kept here so that no other gets the id.
+        kept, parts = self._parts.get((id(batch.domains), modulus), (None, []))
+        if kept is not batch.domains:
+            by_rest: dict[int, list[int]] = {}
+            for domain in batch.domains:
+                by_rest.setdefault(domain % modulus, []).append(domain)
+            parts = list(by_rest.values())
+            self._parts[id(batch.domains), modulus] = batch.domains, parts
+        return [Batch(Gpu(domains[0], batch.sample.rail), domains) for domains in parts]

@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from controller.path_hash import absorbed, chosen, mixed
+from controller.path_hash import absorbed, chosen, first_two, mixed
 from controller.policy import Relay, RoutingPolicy
 from controller.selectors import HASH_DOMAINS, Selector, coarse_class, domain_of, exact, hash_class
 from topologies.model import (
@@ -41,6 +41,10 @@ FAR = 1 << 30
 
 _Place = tuple[SwitchKind, bool, bool, bool]
 """How a switch lies to a destination: its kind; whether it has the same domain, the same rail, the same leaves."""
+
+
+HealthyShares = dict[int, tuple[list["Selector | None"], list[int]]]
+"""By healthy port, the source classes that use it, and the port that each of them uses where that one is dead."""
 
 
 class HashKey(NamedTuple):
@@ -69,8 +73,8 @@ class Forwarding:
         self._above: dict[int, list[tuple[int, str]]] = {}
         self._leaf_ports: dict[str, dict[str, tuple[int, ...]]] = {}
         self._leaf_of: dict[tuple[int, Gpu], str] = {}
-        self._shares: dict[tuple[str, Selector], tuple[tuple[Selector | None, int], ...]] = {}
-        self._hash_state: dict[str, int] = {}
+        self._shares: dict[tuple[str, Selector], HealthyShares] = {}
+        self._hash_state: dict[tuple[str, Selector | None], int] = {}
         self._by_rail: dict[str, list[tuple[list[int], list[int]]]] = {}
         self._ways: dict[tuple[str, tuple[int, ...]], tuple[int, ...]] = {}
         self.leaf_at: dict[tuple[int, int, int], int] = {}
@@ -148,13 +152,20 @@ class Forwarding:
         return self._down_port.get(switch_id, {})
 
     def ports_by_rail(self, switch_id: str) -> list[tuple[list[int], list[int]]]:
-        """For every rail below a leaf or rail switch: its domains there in order, and the port of each."""
+        """For every rail below a leaf or rail switch its domains there in order, below a spine its units of leaves.
+
+        With them the port of each; a unit that parallel links join to the spine is there once for every link.
+        """
         known = self._by_rail.get(switch_id)
         if known is None:
             by_rail: dict[int, tuple[list[int], list[int]]] = {}
-            for gpu, port in sorted(self.gpus_below(switch_id).items()):
-                domains, ports = by_rail.setdefault(gpu.rail, ([], []))
-                domains.append(gpu.domain)
+            below = [(gpu.rail, gpu.domain, port) for gpu, port in self.gpus_below(switch_id).items()]
+            for leaf_id, leaf_ports in self._leaf_ports.get(switch_id, {}).items():
+                leaf = self.fabric.switch_by_id[leaf_id]
+                below += [(leaf.rail, leaf.unit, port) for port in leaf_ports]
+            for rail, number, port in sorted(below):
+                numbers, ports = by_rail.setdefault(rail, ([], []))
+                numbers.append(number)
                 ports.append(port)
             known = self._by_rail[switch_id] = list(by_rail.values())
         return known
@@ -239,11 +250,13 @@ class Forwarding:
         """What the hash of a leaf or spine tells apart for this pair.
 
         A leaf tells apart the sources that enter there, pair by pair (domains modulo 64 above 64 domains); all others
-        (relayed after a failure) go by destination. A spine, which chooses among parallel links only, puts sources
-        into 4 x 4 classes. Inside a rail of source-side relay the destination's rail is known, so its domain is enough.
+        (relayed after a failure) go by destination. A spine that chooses among parallel links puts sources into 4 x 4
+        classes; where it has none and chooses among detours after a failure, it goes by destination. Inside a rail of
+        source-side relay the destination's rail is known, so its domain is enough.
         """
         if switch.kind in SPINE_KINDS:
-            return HashKey(coarse_class(src), self.dst_selector(switch, dst))
+            parallel = len(self.healthy_ports(switch, dst)) > 1
+            return HashKey(coarse_class(src) if parallel else None, self.dst_selector(switch, dst))
         source = hash_class(src, self.fabric.spec.domains)
         native = source in self.native_sources(switch.id)
         return HashKey(source if native else None, self.dst_selector(switch, dst))
@@ -287,16 +300,18 @@ class Forwarding:
         """The port among ``ports`` that the hash gives to ``key``."""
         if len(ports) == 1:
             return ports[0]
-        state = self._hash_state.get(switch.id)
-        if state is None:
-            # The tier's salt keeps a spine from repeating the leaf's choice (polarisation).
-            words = (_TIER_SALT.get(switch.kind, 0), switch.dpid)
-            state = self._hash_state[switch.id] = absorbed(mixed(self.policy.seed & (1 << 64) - 1), words)
+        return chosen(self._word(switch, key), self._all_ways(switch, ports), ports)
+
+    def _word(self, switch: Switch, key: HashKey) -> int:
+        """The path hash of ``key`` at a switch."""
         src, dst = key
-        source = 0 if src is None else src.domain_bits << 9 | src.rail_bits << 1 | 1
-        return chosen(
-            absorbed(state, (source, dst.domain_bits << 8 | dst.rail_bits)), self._all_ways(switch, ports), ports
-        )
+        state = self._hash_state.get((switch.id, src))
+        if state is None:
+            source = 0 if src is None else src.domain_bits << 9 | src.rail_bits << 1 | 1
+            # The tier's salt keeps a spine from repeating the leaf's choice (polarisation).
+            words = (_TIER_SALT.get(switch.kind, 0), switch.dpid, source)
+            state = self._hash_state[switch.id, src] = absorbed(mixed(self.policy.seed & (1 << 64) - 1), words)
+        return absorbed(state, (dst.domain_bits << 8 | dst.rail_bits,))
 
     def _all_ways(self, switch: Switch, ports: tuple[int, ...]) -> tuple[int, ...]:
         """The ports among which the hash chooses when nothing is broken, if ``ports`` are some of those."""
@@ -309,15 +324,17 @@ class Forwarding:
             known = self._ways[switch.id, ports] = ways if set(ports) <= set(ways) else ports
         return known
 
-    def healthy_shares(
-        self, switch: Switch, dst: Selector, ports: tuple[int, ...]
-    ) -> tuple[tuple[Selector | None, int], ...]:
-        """For every source class of a switch its port among the healthy ``ports``; remembered for all repairs."""
+    def healthy_shares(self, switch: Switch, dst: Selector, ports: tuple[int, ...]) -> HealthyShares:
+        """Which source classes of a switch use which of the healthy ``ports``; remembered for all repairs."""
         known = self._shares.get((switch.id, dst))
         if known is None:
-            known = self._shares[switch.id, dst] = tuple(
-                (src, self.choose(switch, HashKey(src, dst), ports)) for src in self.source_classes(switch.id)
-            )
+            known = self._shares[switch.id, dst] = {}
+            sources = self.source_classes(switch.id)
+            words = [self._word(switch, HashKey(src, dst)) for src in sources]
+            for src, (port, second) in zip(sources, first_two(words, ports), strict=True):
+                classes, seconds = known.setdefault(port, ([], []))
+                classes.append(src)
+                seconds.append(second)
         return known
 
     def distance(self, index: int, dst: Gpu) -> int:

@@ -28,10 +28,34 @@ def absorbed(state: int, words: Iterable[int]) -> int:
     return state
 
 
-def chosen(key: int, every: Sequence[int], usable: Sequence[int]) -> int:
-    """The member of ``usable`` that ``key`` gets; ``every`` has all ways that there are when nothing is broken."""
-    for attempt in range(ATTEMPTS):
+def chosen(key: int, every: Sequence[int], usable: Sequence[int], tried: int = 0) -> int:
+    """The member of ``usable`` that ``key`` gets; ``every`` has all ways that there are when nothing is broken.
+
+    So many attempts as ``tried`` are known to have named ways that are not usable.
+    """
+    for attempt in range(tried, ATTEMPTS):
         way = every[mixed((key + attempt * _GOLDEN) & WORD) % len(every)]
         if way in usable:
             return way
     return usable[mixed(key) % len(usable)]
+
+
+def first_two(keys: Sequence[int], every: Sequence[int]) -> list[tuple[int, int]]:
+    """For each of ``keys`` the member of ``every`` that it gets, and the one that it gets where that one is dead."""
+    ways = zip(keys, _named(keys, every, 0), _named(keys, every, 1), strict=True)
+    return [
+        (first, second if second != first else chosen(key, every, [way for way in every if way != first], 2))
+        for key, first, second in ways
+    ]
+
+
+def _named(keys: Iterable[int], every: Sequence[int], attempt: int) -> list[int]:
+    """What one attempt names for each key; :func:`mixed` is written out here, for tables have millions of keys."""
+    shift, count = attempt * _GOLDEN, len(every)
+    found = []
+    for key in keys:
+        word = (key + shift) & WORD
+        word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+        word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & WORD
+        found.append(every[(word ^ (word >> 31)) % count])
+    return found

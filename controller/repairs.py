@@ -24,6 +24,7 @@ from controller.entries import (
     ETH_TYPE_IPV4,
     LEVEL_HASHED,
     LEVEL_HASHED_ANY_SOURCE,
+    LEVEL_RAIL,
     PRIORITY_CLOSED_PORT,
     Action,
     DecTtl,
@@ -200,6 +201,7 @@ class _Repair:
         self.switch = switch
         self.version = version
         self._actions: dict[int | None, tuple[Action, ...]] = {None: ()}
+        self._class_sizes: dict[tuple[int, int, bool], int] = {}
         self._found_served: dict[Slot, Counter[tuple[int, int]]] | None = None
 
     def rules(self, batches: Iterable[Batch]) -> tuple[Rule, ...]:
@@ -235,37 +237,47 @@ class _Repair:
         if len(domains) == 1:
             return [batch]
         if kind is SwitchKind.NVSWITCH:
-            return _split(batch, HASH_DOMAINS)
+            return self.routes.alike.split(batch, HASH_DOMAINS)
         if kind is SwitchKind.GPU:
-            return _split(batch, len(self.plan.nic_ports(self.switch.id)) or 1)
-        if slot_of(self.plan, self.switch, batch.sample) == slot_of(
-            self.plan, self.switch, Gpu(domains[-1], batch.sample.rail)
-        ):
-            return [batch]
-        return _singles(batch)
+            return self.routes.alike.split(batch, len(self.plan.nic_ports(self.switch.id)) or 1)
+        first, last = (
+            slot_of(self.plan, self.switch, Gpu(each, batch.sample.rail)) for each in (domains[0], domains[-1])
+        )
+        if first != last:
+            return _singles(batch)
+        uplinks = self.plan.uplinks(self.switch.id)
+        if kind in LEAF_KINDS and not set(uplinks).issuperset(self.routes.ports(self.switch.id, batch.sample)):
+            # Without uplinks every domain is reached by another port: that of a GPU which relays.
+            return _singles(batch)
+        return [batch]
 
     def _by_hash_class(self, batch: Batch) -> list[tuple[Selector, Batch]]:
-        pieces = [batch] if len(batch.domains) == 1 else _split(batch, HASH_DOMAINS)
+        pieces = [batch] if len(batch.domains) == 1 else self.routes.alike.split(batch, HASH_DOMAINS)
         return [(self.plan.dst_selector(self.switch, piece.sample), piece) for piece in pieces]
 
     def _rule(self, priority: int, src: Selector | None, dst: Selector, port: int | None, reason: str) -> Rule:
+        why = "partitioned" if port is None else reason
+        return Rule(priority, Match(ETH_TYPE_IPV4, src, dst, version=self.version), self._actions_to(port), why)
+
+    def _actions_to(self, port: int | None) -> tuple[Action, ...]:
         actions = self._actions.get(port)
         if actions is None:
             assert port is not None
             way = port_action(self.plan, self.switch, port)
             actions = (way,) if self.switch.kind is SwitchKind.GPU else (DecTtl(), way)
             self._actions[port] = actions
-        why = "partitioned" if port is None else reason
-        return Rule(priority, Match(ETH_TYPE_IPV4, src, dst, version=self.version), actions, why)
+        return actions
 
     # Where a hash decides
 
     def _hashed(self, key: Selector, parts: Sequence[tuple[Batch, Ports, Ports]]) -> list[Rule]:
         """Rules by source class for the destinations of one hash class, only where the port changes."""
         first = parts[0]
-        alike = all(part[1:] == first[1:] for part in parts)
-        if alike and self._are_all(key, [batch for batch, _, _ in parts]):
-            return self._shares(key, key, slot_of(self.plan, self.switch, first[0].sample), *first[1:], ABOVE_DOMAIN)
+        alike = len(parts) == 1 or all(part[1:] == first[1:] for part in parts)
+        if alike:
+            slot = slot_of(self.plan, self.switch, first[0].sample)
+            if self._are_all(key, slot, [batch for batch, _, _ in parts]):
+                return self._shares(key, key, slot, *first[1:], ABOVE_DOMAIN)
         by_domain: dict[int, list[tuple[Gpu, Ports, Ports]]] = defaultdict(list)
         for batch, healthy, ports in parts:
             for domain in batch.domains:
@@ -281,39 +293,52 @@ class _Repair:
                     rules += self._shares(key, exact(dst), slot, healthy, ports, ABOVE_EXACT)
         return rules
 
-    def _are_all(self, key: Selector, batches: Sequence[Batch]) -> bool:
-        """Whether ``batches`` are all destinations of a hash class whose healthy rules are hashed."""
-        if slot_of(self.plan, self.switch, batches[0].sample).level != LEVEL_HASHED:
+    def _are_all(self, key: Selector, slot: Slot, batches: Sequence[Batch]) -> bool:
+        """Whether ``batches`` are all destinations of a hash class whose healthy rules serve no others (or all)."""
+        if slot.level not in (LEVEL_HASHED, LEVEL_RAIL):
             return False
-        spec = self.plan.fabric.spec
-        alike = range((key.domain_bits - 1) % (key.domain_mask + 1), spec.domains, key.domain_mask + 1)
-        if self.switch.kind in LEAF_KINDS:
+        of_other_rail = self.switch.kind is SwitchKind.LEAF and self.switch.rail not in (-1, batches[0].sample.rail)
+        everywhere = of_other_rail or self.switch.kind not in LEAF_KINDS
+        place = (key.domain_bits, key.domain_mask, everywhere)
+        count = self._class_sizes.get(place)
+        if count is None:
+            step = key.domain_mask + 1
+            alike = range((key.domain_bits - 1) % step, self.plan.fabric.spec.domains, step)
             below = self.plan.domains_below(self.switch.id)
-            one_rail = self.switch.kind is SwitchKind.LEAF and self.switch.rail not in (-1, batches[0].sample.rail)
-            count = len(alike) if one_rail else sum(domain not in below for domain in alike)
-        else:
-            count = len(alike)
-        rails = spec.rails if key.rail_mask == 0 else 1
+            count = len(alike) if everywhere else sum(domain not in below for domain in alike)
+            self._class_sizes[place] = count
+        rails = self.plan.fabric.spec.rails if key.rail_mask == 0 else 1
         return sum(len(batch.domains) for batch in batches) == count * rails
 
     def _shares(
         self, key: Selector, match: Selector, slot: Slot, healthy: Ports, ports: Ports, above: int
     ) -> list[Rule]:
-        rules = []
-        over_hash = slot.level == LEVEL_HASHED and len(healthy) > 1
-        if over_hash:
-            shares = self.plan.healthy_shares(self.switch, key, healthy)
+        """Rules for one hash class (or one member) of destinations, whose healthy ``ports`` were ``healthy``."""
+        plan, switch, version = self.plan, self.switch, self.version
+        seconds: tuple[int, ...] = ()
+        if slot.level == LEVEL_HASHED and len(healthy) > 1:
+            shares = plan.healthy_shares(switch, key, healthy)
+            without_source = LEVEL_HASHED_ANY_SOURCE + above
+            if set(ports) <= set(healthy):
+                seconds = ports
         else:
-            shares = tuple((src, -1) for src in self.plan.source_classes(self.switch.id))
-        for src, port in shares:
-            if port in ports or src == match:
+            classes = plan.source_classes(switch.id) if switch.kind in LEAF_KINDS else (None,)
+            shares = {-1: (list(classes), [-1] * len(classes))}
+            without_source = slot.level + above
+        with_source = slot.level + above + ABOVE_PAIR - ABOVE_EXACT
+        # A dead link of a leaf takes thousands of these, so they are made without the detour of their constructors.
+        make, actions = tuple.__new__, self._actions
+        rules = []
+        for port, (sources, second_of) in shares.items():
+            if port in ports:
                 continue
-            if src is not None:
-                priority = slot.level + above + ABOVE_PAIR - ABOVE_EXACT
-            else:
-                priority = (LEVEL_HASHED_ANY_SOURCE if over_hash else slot.level) + above
-            new = self.plan.choose(self.switch, HashKey(src, key), ports)
-            rules.append(self._rule(priority, src, match, new, "repair, hashed"))
+            for src, second in zip(sources, second_of, strict=True):
+                if src == match:
+                    continue
+                new = second if second in seconds else plan.choose(switch, HashKey(src, key), ports)
+                priority = without_source if src is None else with_source
+                found = make(Match, (ETH_TYPE_IPV4, src, match, None, None, version, False, None))
+                rules.append(make(Rule, (priority, found, actions.get(new) or self._actions_to(new), "repair, hashed")))
         return rules
 
     # Where one port is left, or none
@@ -422,13 +447,3 @@ class _Repair:
 
 def _singles(batch: Batch) -> list[Batch]:
     return [Batch(Gpu(domain, batch.sample.rail), (domain,)) for domain in batch.domains]
-
-
-def _split(batch: Batch, modulus: int) -> list[Batch]:
-    """Parts of a batch whose domains are equal modulo ``modulus``."""
-    if modulus == 1:
-        return [batch]
-    parts: dict[int, list[int]] = defaultdict(list)
-    for domain in batch.domains:
-        parts[domain % modulus].append(domain)
-    return [Batch(Gpu(domains[0], batch.sample.rail), domains) for domains in parts.values()]

@@ -10,7 +10,7 @@ failure only what it moved is searched, and only among the switches it touches a
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
@@ -24,7 +24,7 @@ from controller.spread import Choices, choices
 from topologies.model import HOST_PORT, NO_FAILURES, Fabric, Failures, Gpu, LinkKind, Switch, SwitchKind
 
 MANY_PORTS = 64
-"""Above so many ports, those of a leaf that lead to untouched domains are looked at once for all."""
+"""Above so many ports, all that lead to untouched domains (from a spine: to untouched leaves) are looked at as one."""
 
 
 @dataclass(frozen=True)
@@ -188,18 +188,21 @@ class Routes:
         if nearer >= FAR - 1:
             return ()
         neighbours, down = self.forwarding.neighbours[here], self.links_down
-        if len(neighbours) <= MANY_PORTS or self.fabric.switches[here].kind in SPINE_KINDS:
+        if len(neighbours) <= MANY_PORTS:
             return tuple(
                 port
                 for port, there, link_id in neighbours
                 if link_id not in down and self._distance(there, dst) == nearer
             )
-        return self._find_ports_of_leaf(here, dst, nearer)
+        return self._find_ports_of_many(here, dst, nearer)
 
-    def _find_ports_of_leaf(self, here: int, dst: Gpu, nearer: int) -> tuple[int, ...]:
-        """The same for a leaf with many ports: those to untouched domains lead on all together, or none does."""
-        plan, switch = self.forwarding, self.fabric.switches[here]
-        special = sorted({*self.alike.domains, dst.domain})
+    def _find_ports_of_many(self, here: int, dst: Gpu, nearer: int) -> tuple[int, ...]:
+        """The same for a switch with many ports: those to untouched domains (or leaves) lead on all, or none does."""
+        plan, alike, switch = self.forwarding, self.alike, self.fabric.switches[here]
+        if switch.kind in SPINE_KINDS:
+            special = sorted({*alike.units, alike.unit(dst.domain)})
+        else:
+            special = sorted({*alike.domains, dst.domain})
 
         def leads_on(port: int) -> bool:
             link = self.fabric.link_by_port[switch.id, port]
@@ -207,9 +210,12 @@ class Routes:
             return link.id not in self.links_down and self._distance(there, dst) == nearer
 
         found = [port for port in plan.uplinks(switch.id) if leads_on(port)]
-        for domains, ports in plan.ports_by_rail(switch.id):
-            at = [bisect_left(domains, domain) for domain in special]
-            apart = [place for place, domain in zip(at, special, strict=True) if domains[place : place + 1] == [domain]]
+        for numbers, ports in plan.ports_by_rail(switch.id):
+            apart = [
+                place
+                for number in special
+                for place in range(bisect_left(numbers, number), bisect_right(numbers, number))
+            ]
             rest = list(ports)
             for place in reversed(apart):
                 del rest[place]

@@ -265,7 +265,8 @@ def _hashed_rules(
 ) -> list[Rule]:
     rules = []
     for dst in destinations:
-        for src, port in plan.healthy_shares(switch, dst, ports):
-            level = LEVEL_HASHED_ANY_SOURCE if src is None else LEVEL_HASHED
-            rules.append(_ip_rule(plan, switch, level, src, dst, port, "hashed"))
+        for port, (sources, _) in plan.healthy_shares(switch, dst, ports).items():
+            for src in sources:
+                level = LEVEL_HASHED_ANY_SOURCE if src is None else LEVEL_HASHED
+                rules.append(_ip_rule(plan, switch, level, src, dst, port, "hashed"))
     return rules

@@ -23,7 +23,11 @@ LARGE = {
     "rail-only 70x2 Clos": FabricSpec(K.RAIL_ONLY, 70, 2, domains_per_leaf=6, spines=3),
     "rail-optimized 66x2": FabricSpec(K.RAIL_OPTIMIZED, 66, 2, spines=2, parallel_links=2),
     "rail-optimized 70x2 units": FabricSpec(K.RAIL_OPTIMIZED, 70, 2, domains_per_leaf=20, spines=2),
+    "rail-optimized 70x2": FabricSpec(K.RAIL_OPTIMIZED, 70, 2, domains_per_leaf=70, spines=2),
     "spine-leaf 66x2": FabricSpec(K.SPINE_LEAF, 66, 2, domains_per_leaf=8, spines=3),
+    "spine-leaf 68x2, many leaves": FabricSpec(K.SPINE_LEAF, 68, 2, domains_per_leaf=1, spines=2, parallel_links=2),
+    "rail-only 66x2 Clos, many leaves": FabricSpec(K.RAIL_ONLY, 66, 2, domains_per_leaf=1, spines=2),
+    "rail-optimized 66x2, many leaves": FabricSpec(K.RAIL_OPTIMIZED, 66, 2, domains_per_leaf=1, spines=2),
 }
 
 
@@ -77,11 +81,54 @@ def test_rules_routes_and_graph_agree(name: str, count: int) -> None:
 def test_families_speak_for_every_switch(name: str) -> None:
     """The concerned switches are those that have rules, and alike GPU switches and NVSwitches share one tuple."""
     fabric = built(LARGE[name])
-    for link_id in ("d3r1-nv3", next(link.id for link in fabric.links if link.kind is LinkKind.NIC)):
+    for kind in (LinkKind.NVLINK, LinkKind.NIC):
+        link_id = [link.id for link in fabric.links if link.kind is kind][fabric.spec.rails]
         repairs = Repairs(Routes(fabric, Failures(links=frozenset({link_id}))), 1)
         assert {fabric.switches[here].id for here in repairs.concerned} >= set(repairs)
         of_gpus = {id(repairs[switch_id]) for switch_id in repairs if switch_id.startswith("s")}
         assert len(of_gpus) < 8 * fabric.spec.rails * fabric.spec.uplinks
+
+
+WITH_SPINES = [name for name, spec in LARGE.items() if spec.spines]
+
+
+@pytest.mark.parametrize("every", [False, True])
+@pytest.mark.parametrize("name", WITH_SPINES)
+def test_rules_and_ports_are_right_when_uplinks_of_a_leaf_die(name: str, every: bool) -> None:
+    """One of them, or all, so that the spines too need another way; the ports are those of a search by the book."""
+    fabric = built(LARGE[name])
+    uplinks = [link for link in fabric.failure_targets() if link.kind is LinkKind.FABRIC]
+    leaf = fabric.switch_by_id[uplinks[len(uplinks) // 2].a]
+    dead = [link.id for link in uplinks if link.a == leaf.id]
+    routes = Routes(fabric, Failures(links=frozenset(dead if every else dead[:1])))
+    below = [fabric.switch_by_id[link.a] for link in fabric.links if link.b == leaf.id and link.kind is LinkKind.NIC]
+    far = [gpu for gpu in fabric.gpus if gpu.domain not in {switch.domain for switch in below}]
+    pairs = [
+        pair
+        for number, switch in enumerate(below[:: max(1, len(below) // 12)])
+        for other in (far or list(fabric.gpus))[number :: max(1, len(far or fabric.gpus) // 5)]
+        for pair in ((Gpu(switch.domain, switch.rail), other), (other, Gpu(switch.domain, switch.rail)))
+        if pair[0] != pair[1] and pair not in routes.partitioned()
+    ]
+    fake = loaded(fabric, routes, pairs)
+    graph: nx.Graph = nx.Graph((link.a, link.b) for link in fabric.links if link.id not in routes.links_down)
+    for src, dst in pairs:
+        path = routes.path(src, dst)
+        assert path is not None
+        walked = fake.send(src, dst)
+        assert (walked.outcome, walked.hops) == (Outcome.DELIVERED, path.hops), (src.id, dst.id)
+    for dst in sorted({dst for _, dst in pairs})[:6]:
+        distance = nx.single_source_shortest_path_length(graph, dst.switch_id)
+        for switch in fabric.switches:
+            expected = [
+                link.port(switch.id)
+                for link in fabric.links_of(switch.id)
+                if link.id not in routes.links_down
+                and link.kind is not LinkKind.HOST
+                and distance.get(link.other(switch.id), len(graph)) == distance.get(switch.id, 0) - 1
+            ]
+            if switch.id != dst.switch_id:
+                assert routes.ports(switch.id, dst) == tuple(sorted(expected)), (switch.id, dst.id)
 
 
 def test_a_dead_nic_costs_one_rule_on_each_switch_that_sends_there() -> None:

@@ -42,6 +42,22 @@ def test_rules_of_a_rail_only_fabric_by_its_size(domains: int, rails: int) -> No
         assert found[SwitchKind.GPU].switches == domains * rails
 
 
+def test_a_dead_uplink_moves_only_the_hash_classes_that_used_it() -> None:
+    """At its leaf one in eight of all, at the other leaves one in eight of those that go to it, none twice."""
+    fabric = built(FabricSpec(FabricKind.RAIL_OPTIMIZED, 128, 8, spines=8))
+    repairs = Repairs(Routes(fabric, Failures(links=frozenset({"leaf3-spine5"}))), 1)
+    counts = {switch_id: len(rules) for switch_id, rules in repairs.items()}
+    healthy = healthy_rules(fabric, RoutingPolicy())["leaf3"]
+    used = Counter(rule.actions for rule in healthy if rule.reason == "hashed")
+    assert len(used) == 8
+    # One more closes the port; the classes of no known source that use it are repaired for GPUs below the leaf too.
+    assert counts["leaf3"] - 1 in used.values()
+    assert counts["spine5"] == 64 + 1
+    others = [count for switch_id, count in counts.items() if switch_id not in ("leaf3", "spine5")]
+    assert len(others) == 7
+    assert all(400 < count < 640 for count in others)
+
+
 def test_a_repair_costs_what_it_touches_and_not_what_the_fabric_has() -> None:
     """The time is bounded loosely, for the machine is shared; benchmarks/routes.py has the figures."""
     fabric = built(FabricSpec(FabricKind.RAIL_ONLY, 128, 8))
