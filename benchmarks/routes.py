@@ -4,7 +4,7 @@
 root. Figures of a size come from a process of its own: ``full_s`` from the declared fabric to the rules of every family
 of switches. For every kind of link, with the median over several of it: ``single_repair_s`` from the failed link to the
 new routes, the switches concerned, and the rules of one switch of every family of them; ``expanded_s`` to the rules of
-all switches. Of more than 128 leaves (or spines) that lie alike to the failure, whose numbers of rules differ only by
+all switches. Of more than 64 leaves (or spines) that lie alike to the failure, whose numbers of rules differ only by
 what their hashes say, 16 are counted for all: ``rules`` then is an estimate and ``expanded_s`` is null. Times are CPU
 times: those of the clock on a machine that does nothing else. The controller keeps the healthy tables of its switches,
 so those of the switches concerned are there.
@@ -42,7 +42,7 @@ RAIL_CLOS = "rail-clos"
 """Rail-only with a leaf-spine Clos in every rail, as switches of 64 ports make it."""
 
 HASHING = LEAF_KINDS | SPINE_KINDS
-MANY_ALIKE, SAMPLED = 128, 16
+MANY_ALIKE, SAMPLED = 64, 16
 
 
 def spec_of(kind: str, gpus: int) -> FabricSpec:

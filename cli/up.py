@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import click
 
 from cli.fabrics import fabric_options, need_root, spec_from_options
 from cli.output import json_option, print_json, progress
+from controller.placement import read_placement
 from topologies.builders import build
 from topologies.scale import DEFAULT_TIME, Scale, check_scale, default_scale
 
@@ -28,6 +30,9 @@ from topologies.scale import DEFAULT_TIME, Scale, check_scale, default_scale
     "--controller", metavar="WHO", help="none, HOST:PORT, or a Ryu or os-ken application's .py file.  [default: ours]"
 )
 @click.option("--no-local-repair", is_flag=True, help="Let the controller alone repair failures.")
+@click.option(
+    "--placement", type=click.Path(path_type=Path), help="JSON file that gives single connections their links."
+)
 @click.option("--bfd", is_flag=True, help="Probe every link, so that one that swallows packets is noticed; costs CPU.")
 @click.option("--timeout", "timeout_s", default=120.0, show_default=True, help="Seconds until a start is given up.")
 @json_option
@@ -39,6 +44,7 @@ def command(
     openflow_port: int,
     controller: str | None,
     no_local_repair: bool,
+    placement: Path | None,
     bfd: bool,
     timeout_s: float,
     as_json: bool,
@@ -52,6 +58,9 @@ def command(
     built = build(spec)
     scale = default_scale(built, time_factor) if rate_factor is None else Scale(rate_factor, time_factor)
     check_scale(built, scale)
+    placed = None if placement is None else read_placement(placement, built)
+    if placed is not None and controller is not None:
+        raise click.UsageError("--placement is for Railbed's own controller: leave out --controller")
     need_root("up")
 
     from emulator.calibrate import judge, stored
@@ -68,6 +77,7 @@ def command(
             openflow_port=openflow_port,
             local_repair=not no_local_repair,
             controller=controller,
+            placement=placed,
             bfd=bfd,
         )
     status = running.status()

@@ -16,7 +16,7 @@ from typing import Any
 
 from controller.errors import ArgumentError, ListenError
 from controller.events import EventWriter
-from controller.placement import Placement
+from controller.placement import read_placement
 from controller.policy import RELAYS, RoutingPolicy, relay_named
 from topologies.builders import build
 from topologies.errors import RailbedError
@@ -46,11 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(levelname)s: %(message)s")
     try:
         host, port = parse_address(parsed.listen)
-        placement = None if parsed.placement is None else Placement.from_dict(_read_json(parsed.placement, "placement"))
-        policy = RoutingPolicy(relay_named(parsed.relay), parsed.seed, parsed.local_repair, placement)
+        relay = relay_named(parsed.relay)
         fabric = read_fabric(Path(parsed.fabric))
-        if placement is not None:
-            placement.check(fabric)
+        placement = None if parsed.placement is None else read_placement(Path(parsed.placement), fabric)
+        policy = RoutingPolicy(relay, parsed.seed, parsed.local_repair, placement)
         check_free(host, port)
         northbound = None if parsed.northbound is None else parse_address(parsed.northbound, "--northbound")
         if northbound is not None:
@@ -101,18 +100,14 @@ def parse_address(text: str, option: str = "--listen") -> tuple[str, int]:
     return host, int(port)
 
 
-def _read_json(path: str | Path, what: str) -> Any:
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ArgumentError(f"cannot read the {what} file {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise ArgumentError(f"the {what} file {path} is not JSON: {error}") from None
-
-
 def read_fabric(path: Path) -> Fabric:
     """The fabric described by a JSON file; raises ArgumentError if it can't be read, FabricError if it is wrong."""
-    data = _read_json(path, "fabric")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ArgumentError(f"cannot read the fabric file {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ArgumentError(f"the fabric file {path} is not JSON: {error}") from None
     if not isinstance(data, dict):
         raise ArgumentError(f"the fabric file {path} must hold one JSON object, the fabric's spec")
     return build(FabricSpec.from_dict(data))

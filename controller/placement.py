@@ -7,9 +7,11 @@ the port whose link it was given. Where that link is dead, and everywhere else, 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from controller.errors import PlacementError
@@ -99,6 +101,20 @@ class Placement:
         for number, entry in enumerate(data["connections"]):
             ways.update([_connection(number, entry)])
         return cls.of(ways, base_port)
+
+
+def read_placement(path: Path, fabric: Fabric) -> Placement:
+    """The placement in a JSON file; raises PlacementError if it can't be read, is wrong or does not fit ``fabric``."""
+    try:
+        placement = Placement.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise PlacementError(f"cannot read the placement file {path}: {error.strerror}") from None
+    except ValueError as error:
+        if isinstance(error, PlacementError):
+            raise
+        raise PlacementError(f"the placement file {path} is not JSON: {error}") from None
+    placement.check(fabric)
+    return placement
 
 
 def _connection(number: int, entry: Any) -> tuple[Connection, list[str]]:

@@ -88,10 +88,13 @@ class Routes:
     def next_port(self, switch_id: str, src: Gpu, dst: Gpu, channel: int | None = None) -> int | None:
         """The port by which a packet from ``src`` to ``dst`` leaves the switch; None where there is no path.
 
-        ``channel`` is that of a connection; only placed connections are told apart by it.
+        ``channel`` is that of a connection; only declared connections are told apart by it.
         """
-        if channel is not None and (placed := self._placed_port(switch_id, Connection(src, dst, channel))) is not None:
-            return placed
+        if channel is not None:
+            each = Connection(src, dst, channel)
+            port = self.placed_port(switch_id, each) or self.spread.connections.get((switch_id, each))
+            if port is not None:
+                return port
         spread = self.spread.pairs.get((switch_id, src, dst))
         if spread is not None:
             return spread
@@ -101,7 +104,8 @@ class Routes:
         switch = self.fabric.switch_by_id[switch_id]
         return self.forwarding.choose(switch, self.forwarding.hash_key(switch, src, dst), ports)
 
-    def _placed_port(self, switch_id: str, connection: Connection) -> int | None:
+    def placed_port(self, switch_id: str, connection: Connection) -> int | None:
+        """The port that the connection's own links name at a switch, if that lies on a shortest path; never 0."""
         placement = self.policy.placement
         links = placement.links_of.get(connection) if placement is not None else None
         if not links:
@@ -317,7 +321,7 @@ class Routes:
     @cached_property
     def spread(self) -> Choices:
         """Where orphaned pairs leave the preferred ports, so that the surviving rails carry equally much."""
-        return choices(self) if self.links_down else Choices({}, {})
+        return choices(self) if self.links_down else Choices({}, {}, {})
 
     @cached_property
     def dead_gpus(self) -> tuple[Gpu, ...]:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from controller.policy import RoutingPolicy
 from emulator.errors import ControllerError, MissingToolError, PortTakenError
 from emulator.kernel import die_with_parent
 from topologies.model import FabricSpec
@@ -59,9 +60,7 @@ class ControllerProcess:
         port: int,
         framework: str | None = None,
         python: str | None = None,
-        seed: int = 0,
-        relay: str = "source",
-        local_repair: bool = True,
+        policy: RoutingPolicy | None = None,
         guest: str | None = None,
         on_event: Callable[[ControllerEvent], None] | None = None,
     ) -> None:
@@ -76,9 +75,15 @@ class ControllerProcess:
         command = [python or controller_python(framework), *program, "--fabric", str(spec_path)]
         command += ["--listen", f"127.0.0.1:{port}"]
         if guest is None:
-            command += ["--seed", str(seed), "--relay", relay, "--northbound", f"127.0.0.1:{NORTHBOUND_PORT}"]
-            if not local_repair:
+            policy = policy or RoutingPolicy()
+            command += ["--seed", str(policy.seed), "--relay", policy.relay.value]
+            command += ["--northbound", f"127.0.0.1:{NORTHBOUND_PORT}"]
+            if not policy.local_repair:
                 command.append("--no-local-repair")
+            if policy.placement is not None:
+                placement_path = directory / "placement.json"
+                placement_path.write_text(json.dumps(policy.placement.to_dict()))
+                command += ["--placement", str(placement_path)]
         environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT)}
         if framework:
             environment["RAILBED_FRAMEWORK"] = framework

@@ -22,6 +22,7 @@ from typing import Any
 
 from pyroute2 import netns
 
+from controller.placement import Placement
 from emulator.emulation import Emulation
 from emulator.errors import EmulatorError
 from emulator.kernel import (
@@ -216,6 +217,7 @@ def _emulate(
             seed=order["seed"],
             relay=order["relay"],
             local_repair=order["local_repair"],
+            placement=Placement.from_dict(order["placement"]) if order["placement"] is not None else None,
             controller=order["controller"],
             bfd=order["bfd"],
         )

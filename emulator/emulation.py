@@ -15,6 +15,8 @@ from typing import Any
 
 from mininet.net import Mininet
 
+from controller.placement import Placement
+from controller.policy import RoutingPolicy, relay_named
 from emulator import iperf3, machine_settings
 from emulator.controller_process import ControllerProcess
 from emulator.devices import (
@@ -60,6 +62,7 @@ class Emulation:
         seed: int = 0,
         relay: str = "source",
         local_repair: bool = True,
+        placement: Placement | None = None,
         controller: str | None = None,
         bfd: bool = False,
     ) -> None:
@@ -68,9 +71,7 @@ class Emulation:
         self.fabric = build(spec)
         check_scale(self.fabric, scale)
         self.scale = scale
-        self.seed = seed
-        self.relay = relay
-        self.local_repair = local_repair
+        self.policy = RoutingPolicy(relay_named(relay), seed, local_repair, placement)
         self.self_test = ""
         self.stages_s: dict[str, float] = {}
         self.feed = Feed()
@@ -140,9 +141,7 @@ class Emulation:
             self.run_dir.path,
             port=self._port,
             framework=self._framework,
-            seed=self.seed,
-            relay=self.relay,
-            local_repair=self.local_repair,
+            policy=self.policy,
             guest=choice.text if choice.kind is ControllerKind.FILE else None,
         )
 
@@ -245,9 +244,10 @@ class Emulation:
             "open_vswitch": self.ovs.version,
             "controller": "running" if self.controller.alive() else "ended",
             "controller_kind": self.choice.kind.value,
-            "seed": self.seed,
-            "relay": self.relay,
-            "local_repair": self.local_repair,
+            "seed": self.policy.seed,
+            "relay": self.policy.relay.value,
+            "local_repair": self.policy.local_repair,
+            "placement": self.policy.placement.to_dict() if self.policy.placement is not None else None,
             "bfd": self.bfd,
             "self_test": self.self_test,
             "stages_s": self.stages_s,

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from controller.policy import RoutingPolicy, relay_named
 from controller.routing import Path, Routes
 from emulator.errors import EmulatorError
 from emulator.kernel import die_with_parent
@@ -110,7 +109,7 @@ def trace_probes(emulation: Emulation, src_id: str, dst_id: str, count: int = 5)
     if not 1 <= count <= 1000:
         raise EmulatorError(f"{count} probes cannot be sent; use 1 to 1000")
     failures = Failures(links=frozenset(emulation.links.links_down()))
-    path = Routes(fabric, failures, RoutingPolicy(relay_named(emulation.relay), emulation.seed)).path(src, dst)
+    path = Routes(fabric, failures, emulation.policy).path(src, dst)
     declared = declared_sightings(path) if path else None
     switches = [hop.switch_id for hop in path.hops] if path else []
     before = _counters(emulation, switches)

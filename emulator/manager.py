@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from pyroute2 import netns
 
+from controller.placement import Placement
 from emulator import machine_settings
 from emulator.engines import Engine
 from emulator.errors import EmulatorError, FabricExistsError, NoSuchFabricError, NotRootError, out_of_room
@@ -295,6 +296,7 @@ def up(
     seed: int = 0,
     relay: str = "source",
     local_repair: bool = True,
+    placement: Placement | None = None,
     controller: str | None = None,
     bfd: bool = False,
 ) -> RunningFabric:
@@ -335,6 +337,7 @@ def up(
             "seed": seed,
             "relay": relay,
             "local_repair": local_repair,
+            "placement": placement.to_dict() if placement is not None else None,
             "controller": choice.text or choice.kind.value,
             "bfd": bfd,
             "lock_fd": lock,

@@ -68,7 +68,7 @@ class EmulatorBackend:
         self._show(f"bringing up {fabric.kind.value} with {len(fabric.gpus)} GPUs", None)
         self._running = manager.up(
             fabric.spec, run.scale, self._name, seed=policy.seed, relay=policy.relay.value,
-            local_repair=policy.local_repair, bfd=run.bfd,
+            local_repair=policy.local_repair, placement=policy.placement, bfd=run.bfd,
         )  # fmt: skip
         self._is = wanted
         self._provenance = self._running.provenance()

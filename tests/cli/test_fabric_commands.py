@@ -6,11 +6,13 @@ import json
 import sys
 import types
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.main import main
+from controller.placement import Placement
 from emulator.errors import NoSuchFabricError
 from emulator.manager import DownReport
 from topologies.model import FabricKind, FabricSpec
@@ -110,6 +112,26 @@ def test_up_passes_on_what_was_asked_for(capsys: pytest.CaptureFixture[str], man
     printed = json.loads(out)
     assert printed["name"] == "lab"
     assert printed["scale"] == {"rate": 10_000.0, "time": 500.0}
+
+
+def test_up_reads_a_placement_and_refuses_a_wrong_one(
+    capsys: pytest.CaptureFixture[str], manager: FakeManager, tmp_path: Path
+) -> None:
+    path = tmp_path / "placement.json"
+    way = {"src": "d0r0", "dst": "d1r1", "channel": 0, "links": ["d0r0-rail0"]}
+    path.write_text(json.dumps({"connections": [way]}))
+    assert run(capsys, "up", "--placement", str(path))[0] == 0
+    assert manager.calls[0][4]["placement"] == Placement.from_dict({"connections": [way]})
+    code, _, err = run(capsys, "up", "--placement", str(path), "--controller", "none")
+    assert (code, "--placement is for Railbed's own controller" in err) == (2, True)
+    path.write_text(json.dumps({"connections": [{**way, "links": ["d0r0-rail7"]}]}))
+    code, out, err = run(capsys, "up", "--placement", str(path))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "d0r0-rail7" in err
+    code, _, err = run(capsys, "up", "--placement", str(tmp_path / "none.json"))
+    assert (code, err.count("\n")) == (2, 1)
+    assert "cannot read the placement file" in err
+    assert len(manager.calls) == 1
 
 
 def test_up_uses_the_default_scale_of_the_size(capsys: pytest.CaptureFixture[str], manager: FakeManager) -> None:

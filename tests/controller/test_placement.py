@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from dataclasses import replace
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from controller.errors import PlacementError
 from controller.fake import Outcome
 from controller.placed import hashed_placement
-from controller.placement import Connection, Placement
+from controller.placement import Connection, Placement, read_placement
 from controller.policy import Relay, RoutingPolicy
 from controller.routing import Routes
 from controller.rules import healthy_rules
@@ -36,7 +38,7 @@ def some_placement(fabric: Fabric, random_source: random.Random, count: int = 24
 
 
 def check(fabric: Fabric, policy: RoutingPolicy, links_down: frozenset[str]) -> None:
-    """Packets of placed connections take their paths, and all others those that they take without a placement."""
+    """Packets of placed connections take their paths, all others those of their pairs."""
     placement = policy.placement
     assert placement is not None
     routes = Routes(fabric, Failures(links=links_down), policy)
@@ -52,9 +54,13 @@ def check(fabric: Fabric, policy: RoutingPolicy, links_down: frozenset[str]) -> 
             assert links_down.isdisjoint(path.links)
             shortest = plain.path(each.src, each.dst)
             assert shortest is not None
-            assert len(path.hops) == len(shortest.hops)
+            of_pair = routes.path(each.src, each.dst)
+            assert of_pair is not None
+            assert len(path.hops) == len(shortest.hops) == len(of_pair.hops)
+            # After a failure the pair may go another way than without links: they count where rails are levelled.
+            assert links_down or of_pair == shortest
             for tcp_dst in (None, placement.tcp_port(each.channel) + 1000):
-                assert fake.send(each.src, each.dst, tcp_dst=tcp_dst).hops == shortest.hops
+                assert fake.send(each.src, each.dst, tcp_dst=tcp_dst).hops == of_pair.hops
 
 
 @pytest.mark.parametrize("name", PLACED)
@@ -167,3 +173,33 @@ GOOD = {"src": "d0r0", "dst": "d1r0", "links": []}
 def test_what_is_wrong_is_named(data: Any, words: str) -> None:
     with pytest.raises(PlacementError, match=words):
         Placement.from_dict(data).check(built(NAMED["rail-only 4x4"]))
+
+
+def test_a_placement_is_read_from_a_file_or_refused_in_one_sentence(tmp_path: Path) -> None:
+    fabric = built(FabricSpec(FabricKind.RAIL_ONLY, 2, 2))
+    path = tmp_path / "placement.json"
+    for text, sentence in (
+        (None, "cannot read the placement file"),
+        ("{", "is not JSON"),
+        ("[]", "a placement is an object with the key 'connections'"),
+        (json.dumps({"connections": [{**GOOD, "src": "d9r0"}]}), "does not fit the fabric"),
+    ):
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(PlacementError, match=sentence) as refused:
+            read_placement(path, fabric)
+        assert "\n" not in str(refused.value)
+    path.write_text(json.dumps({"connections": [GOOD]}))
+    assert read_placement(path, fabric) == Placement.from_dict({"connections": [GOOD]})
+
+
+@pytest.mark.parametrize("channels", [2, 3])
+def test_channels_that_are_spread_one_by_one_have_their_rules(channels: int) -> None:
+    fabric = built(FabricSpec(FabricKind.RAIL_ONLY, 4, 4))
+    ring = [
+        Connection(src, Gpu((src.domain + 1) % 4, src.rail), channel)
+        for src in fabric.gpus for channel in range(channels)
+    ]  # fmt: skip
+    policy = RoutingPolicy(placement=Placement.of(dict.fromkeys(ring, ())))
+    for links in ({"d1r0-rail0"}, {"d1r0-rail0", "d1r2-rail2"}, {"d3r2-rail2", "d1r3-nv1"}):
+        check(fabric, policy, frozenset(links))

@@ -168,6 +168,70 @@ def test_declared_connections_alone_count_where_there_are_any(shift: int) -> Non
                     assert difference <= optimum(routes, domain, direction, declared), (links, domain, direction, load)
 
 
+def loads_of_connections(routes: Routes, domain: int) -> dict[int, Counter[int]]:
+    """By direction: declared connections that leave or enter ``domain``, by the rail of the NIC that they use there."""
+    placement, fabric = routes.policy.placement, routes.fabric
+    assert placement is not None
+    rail_of = {
+        link.id: fabric.switch_by_id[link.a].rail
+        for link in fabric.links
+        if link.kind is LinkKind.NIC and fabric.switch_by_id[link.a].domain == domain
+    }
+    alive = {rail for link_id, rail in rail_of.items() if link_id not in routes.links_down}
+    found = {direction: Counter(dict.fromkeys(alive, 0)) for direction in (LEAVING, ENTERING)}
+    for each in placement.links_of:
+        if each.src.domain != each.dst.domain and domain in (each.src.domain, each.dst.domain):
+            path = routes.path(*each)
+            assert path is not None
+            direction = LEAVING if each.src.domain == domain else ENTERING
+            found[direction].update(rail_of[link_id] for link_id in path.links if link_id in rail_of)
+    return found
+
+
+@pytest.mark.parametrize("relay", [Relay.SOURCE, Relay.DESTINATION])
+@pytest.mark.parametrize("channels", [2, 3, 4])
+def test_the_channels_of_few_pairs_are_spread_one_by_one(relay: Relay, channels: int) -> None:
+    """A ring per rail, each with several channels: pairs are too few to level the rails, channels are not."""
+    fabric = built(FabricSpec(K.RAIL_ONLY, 4, 4))
+    ring = {
+        Connection(src, Gpu((src.domain + 1) % 4, src.rail), channel): ()
+        for src in fabric.gpus
+        for channel in range(channels)
+    }
+    policy = RoutingPolicy(relay, placement=Placement.of(ring))
+    for links in ({"d1r0-rail0"}, {"d1r0-rail0", "d1r2-rail2"}, {"d3r2-rail2", "d1r3-rail3"}):
+        routes = Routes(fabric, Failures(links=frozenset(links)), policy)
+        for domain in {fabric.switch_by_id[fabric.link(link_id).a].domain for link_id in links}:
+            for direction, load in loads_of_connections(routes, domain).items():
+                assert sum(load.values()) == 4 * channels
+                assert max(load.values()) - min(load.values()) <= 1, (links, domain, direction, load)
+
+
+def test_connections_that_were_given_a_relay_count_there() -> None:
+    fabric = built(FabricSpec(K.RAIL_ONLY, 3, 4))
+    ways: dict[Connection, list[str]] = {Connection(Gpu(0, 0), Gpu(1, 0), channel): [] for channel in range(6)}
+    ways.update({Connection(Gpu(0, 1), Gpu(1, 2), channel): ["d0r1-rail1"] for channel in range(3)})
+    policy = RoutingPolicy(placement=Placement.of(ways))
+    routes = Routes(fabric, Failures(links=frozenset({"d0r0-rail0"})), policy)
+    load = loads_of_connections(routes, 0)[LEAVING]
+    assert load == {1: 3, 2: 3, 3: 3}
+
+
+@pytest.mark.parametrize("kind", [K.RAIL_OPTIMIZED, K.SPINE_LEAF])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_channels_enter_by_all_rails_where_spines_join_them(kind: FabricKind, channels: int) -> None:
+    fabric = built(FabricSpec(kind, 4, 4, spines=4))
+    connections = [
+        Connection(Gpu(domain, rail), Gpu(0, 0), channel)
+        for domain in range(1, 4) for rail in range(1, 4) for channel in range(channels)
+    ]  # fmt: skip
+    policy = RoutingPolicy(placement=Placement.of(dict.fromkeys(connections, ())))
+    (link,) = (link for link in fabric.links_of("s0r0") if link.kind is LinkKind.NIC)
+    load = loads_of_connections(Routes(fabric, Failures(links=frozenset({link.id})), policy), 0)[ENTERING]
+    assert sum(load.values()) == 9 * channels
+    assert max(load.values()) - min(load.values()) <= 1, load
+
+
 @pytest.mark.parametrize("kind", [K.RAIL_OPTIMIZED, K.SPINE_LEAF])
 def test_a_dead_nic_where_spines_join_the_rails(kind: FabricKind) -> None:
     fabric = built(FabricSpec(kind, 4, 4, spines=4))
