@@ -246,7 +246,9 @@ class _Repair:
         if first != last:
             return _singles(batch)
         uplinks = self.plan.uplinks(self.switch.id)
-        if kind in LEAF_KINDS and not set(uplinks).issuperset(self.routes.ports(self.switch.id, batch.sample)):
+        if kind in LEAF_KINDS and not set(uplinks).issuperset(
+            self.routes.preferred_ports(self.switch.id, batch.sample)
+        ):
             # Without uplinks every domain is reached by another port: that of a GPU which relays.
             return _singles(batch)
         return [batch]
