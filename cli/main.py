@@ -32,6 +32,7 @@ COMMANDS = {
     "up": "Start a fabric that stays up in the background.",
     "down": "Take fabrics down and remove everything that is theirs.",
     "status": "The fabrics that are up, and how they are.",
+    "dashboard": "The live page of a running fabric, or of a recording.",
     "exec": "A real program on every GPU of a running fabric.",
     "fail": "Take a link, a GPU or a switch of a running fabric down.",
     "path": "Where packets go: declared, by the rules, and in truth.",
@@ -53,7 +54,11 @@ COMMANDS = {
 }
 """Every command with its line in the overview; the module of the same name holds it as ``command``."""
 
-LIVE_MODULES = frozenset({"mininet", "os_ken", "psutil", "pyroute2", "scapy"})
+_LIVE, _PAGE = ("live fabrics use", "emulator"), ("the page uses", "dashboard")
+OPTIONAL_MODULES = {
+    **dict.fromkeys(("mininet", "os_ken", "psutil", "pyroute2", "scapy"), _LIVE),
+    **dict.fromkeys(("starlette", "uvicorn"), _PAGE),
+}
 """What a plain `pip install` leaves out."""
 
 
@@ -132,10 +137,11 @@ def _run(words: list[str], debug: bool) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        if isinstance(error, ModuleNotFoundError) and error.name in LIVE_MODULES:
+        if isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL_MODULES:
+            used_by, extra = OPTIONAL_MODULES[error.name]
             _say(
-                f"this command needs {error.name}, which live fabrics use and this installation lacks: "
-                "run ./railbed in a checkout, or install the extra 'emulator'"
+                f"this command needs {error.name}, which {used_by} and this installation lacks: "
+                f"run ./railbed in a checkout, or install the extra '{extra}'"
             )
             return 2
         _say(f"unexpected {type(error).__name__}: {_one_line(str(error))}; 'railbed --debug ...' shows the trace")

@@ -140,7 +140,7 @@ def _switches(fabric: Fabric, summary: bool) -> list[Node]:
         left, wide = (0.0, span) if needed <= span else ((span - needed) / 2, needed)
         for place, switch in enumerate(switches):
             x = left + wide / 2 if len(switches) == 1 else left + wide * place / (len(switches) - 1)
-            nodes.append(Node(switch.id, switch.kind.value, switch.id, x, -(2.4 + 2.0 * tier) * STEP, switch.rail))
+            nodes.append(Node(switch.id, switch.kind.value, switch.id, x, -(4.2 + 2.4 * tier) * STEP, switch.rail))
     return nodes
 
 

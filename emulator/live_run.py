@@ -14,11 +14,11 @@ from emulator.engines import Engine, engine_for
 from emulator.kernel import prompt_threads
 from emulator.names import link_interfaces
 from emulator.planned_failures import FailureDrivers, impairment_for
-from emulator.probe import Stream, StreamProcess
+from emulator.probe import Stream, StreamProcess, pair_across
 from emulator.replay import Iperf3Replay
 from emulator.run_order import RunOrder
 from emulator.sampler import LinkSampler
-from topologies.model import Failures, Gpu, LinkKind
+from topologies.model import Failures, Gpu
 from workloads.failures import LinkFailure
 from workloads.records import Event, EventKind, RunRecord
 
@@ -141,21 +141,11 @@ def _impair_as(emulation: Emulation, failure: LinkFailure, on: bool) -> None:
 
 
 def _start_probe(emulation: Emulation, failures: Sequence[LinkFailure]) -> StreamProcess | None:
-    """A probe whose healthy path crosses the first failing NIC or NVLink: from a neighbour to the GPU behind it."""
-    fabric = emulation.fabric
+    """A probe whose healthy path crosses the first failing NIC or NVLink."""
     for failure in failures:
-        link = fabric.link(failure.link_id)
-        behind = fabric.switch_by_id[link.a]
-        gpus = fabric.gpus
-        if link.kind is LinkKind.NVLINK:
-            others = [gpu for gpu in gpus if gpu.domain == behind.domain and gpu.rail != behind.rail]
-        elif link.kind is LinkKind.NIC:
-            others = [gpu for gpu in gpus if gpu.domain != behind.domain and gpu.rail == behind.rail]
-        else:
-            continue
-        if others:
-            target = next(gpu for gpu in gpus if gpu.switch_id == behind.id)
-            return StreamProcess(emulation.devices.namespaces, others[0], target)
+        pair = pair_across(emulation.fabric, failure.link_id)
+        if pair is not None:
+            return StreamProcess(emulation.devices.namespaces, *pair)
     return None
 
 

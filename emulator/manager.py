@@ -150,6 +150,14 @@ class RunningFabric:
         """The events of the fabric's controller, in order."""
         return list(self._request({"verb": "events"}))
 
+    def observe(self, since: int = 0, impairments: bool = False) -> dict[str, Any]:
+        """Counters of all links, the controller's events after the first ``since`` and, if asked for, impairments."""
+        return dict(self._request({"verb": "observe", "since": since, "impairments": impairments}))
+
+    def change_watched(self, link_id: str, up: bool) -> dict[str, Any]:
+        """Fail or restore a link under a stream of datagrams; the times it took and the gap that the stream saw."""
+        return dict(self._request({"verb": "change-watched", "link": link_id, "up": up}))
+
     def measure_absence(
         self, link_id: str, src: str, dst: str, away_s: float = 1.0, rate_per_s: int = 1000
     ) -> dict[str, Any]:

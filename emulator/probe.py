@@ -15,7 +15,7 @@ from itertools import pairwise
 from emulator.errors import EmulatorError
 from emulator.kernel import die_with_parent
 from topologies.addresses import ipv4
-from topologies.model import Gpu
+from topologies.model import Fabric, Gpu, LinkKind
 
 DEFAULT_RATE_PER_S = 100
 START_TIMEOUT_S = 10.0
@@ -66,3 +66,17 @@ class StreamProcess:
             raise EmulatorError(f"the probe stream ended with code {self._process.returncode}")
         seen = json.loads(output)
         return Stream(seen["sent"], tuple((sent, received) for sent, received in seen["arrivals"]))
+
+
+def pair_across(fabric: Fabric, link_id: str) -> tuple[Gpu, Gpu] | None:
+    """(a neighbour, the GPU behind a link) whose healthy path crosses that NIC or NVLink; None for other links."""
+    link = fabric.link(link_id)
+    if link.kind not in (LinkKind.NIC, LinkKind.NVLINK):
+        return None
+    behind = fabric.switch_by_id[link.a]
+    if link.kind is LinkKind.NVLINK:
+        others = [gpu for gpu in fabric.gpus if gpu.domain == behind.domain and gpu.rail != behind.rail]
+    else:
+        others = [gpu for gpu in fabric.gpus if gpu.domain != behind.domain and gpu.rail == behind.rail]
+    target = next(gpu for gpu in fabric.gpus if gpu.switch_id == behind.id)
+    return (others[0], target) if others else None

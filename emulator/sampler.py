@@ -29,7 +29,7 @@ from workloads.records import LinkSeries
 DEFAULT_INTERVAL_S = 0.2
 MOST_SAMPLES = 10_000
 PRIORITY = -15
-_COUNTERS = Path("/proc/net/dev")
+COUNTERS = Path("/proc/net/dev")
 _SENT_BYTES_COLUMN = 8
 
 Follow = Callable[[dict[str, Any]], None]
@@ -111,7 +111,7 @@ def _run(interfaces: list[str], interval_s: float) -> None:
     due_s = time.monotonic()
     while True:
         now_s = time.monotonic()
-        counters = sent_bytes(_COUNTERS.read_text())
+        counters = sent_bytes(COUNTERS.read_text())
         print(json.dumps([now_s, [counters.get(name, 0) for name in interfaces]]), flush=True)
         if over:
             return

@@ -13,7 +13,8 @@ from emulator.emulation import Emulation
 from emulator.errors import EmulatorError
 from emulator.hops import trace_probes
 from emulator.live_run import run_live
-from emulator.repair_probe import measure_absence, measure_repair
+from emulator.observing import observe
+from emulator.repair_probe import change_watched, measure_absence, measure_repair
 from emulator.rule_walk import installed, three_paths
 from emulator.run_order import RunOrder
 from emulator.rundir import RunDir
@@ -58,6 +59,12 @@ class ControlServer:
             "calibrate": self._calibrate,
             "mininet": lambda request, _progress, _cancelled: emulation.mininet_command(request["line"]),
             "events": lambda _request, _progress, _cancelled: list(emulation.controller.events),
+            "observe": lambda request, _progress, _cancelled: observe(
+                emulation, request["since"], request["impairments"]
+            ),
+            "change-watched": lambda request, _progress, _cancelled: change_watched(
+                emulation, request["link"], request["up"]
+            ),
             "measure-absence": lambda request, _progress, _cancelled: measure_absence(
                 emulation, request["link"], request["src"], request["dst"], request["away_s"], request["rate_per_s"]
             ),

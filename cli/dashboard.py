@@ -1,0 +1,101 @@
+"""``railbed dashboard``: the live page of a running fabric, or of a recording."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.fabrics import name_option, need_root, running_fabric
+
+if TYPE_CHECKING:
+    from dashboard.recording import Recorder
+
+DEFAULT_PORT = 8400
+
+
+@click.command("dashboard")
+@name_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve at; others need a token.")
+@click.option("--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(1, 65535), help="TCP port.")
+@click.option(
+    "--token", metavar="TOKEN", help="Ask viewers for this token.  [default: none on loopback, else a new one]"
+)
+@click.option("--record", type=click.Path(path_type=Path, dir_okay=False), help="Store all that is shown in this file.")
+@click.option(
+    "--replay", type=click.Path(path_type=Path, dir_okay=False), help="Show this recording; needs no root, no fabric."
+)
+@click.option("--speed", default=1.0, show_default=True, help="Speed of a replay, 0.05 to 100.")
+def command(
+    name: str | None,
+    host: str,
+    port: int,
+    token: str | None,
+    record: Path | None,
+    replay: Path | None,
+    speed: float,
+) -> None:
+    """Serve the page of a running fabric, or of a recording, until Ctrl-C.
+
+    All that is shown is stored in recordings/FABRIC-TIME.jsonl, or in the file of --record, for --replay.
+    """
+    from dashboard.access import Access, is_loopback
+    from dashboard.player import check_speed
+    from dashboard.recording import read_recording
+    from dashboard.server import application, serve
+    from dashboard.sources import FabricSource, ReplaySource
+
+    if token is not None and len(token) < 8:
+        raise click.UsageError("a token needs at least 8 characters")
+    if token is None and not is_loopback(host):
+        token = secrets.token_urlsafe(16)
+    access = Access(host, port, token)
+    shown_host = f"[{host}]" if ":" in host else host
+    address = f"http://{shown_host}:{port}/" + (f"?token={token}" if token else "")
+
+    if replay is not None:
+        if name is not None or record is not None:
+            raise click.UsageError("--replay shows a recording: it goes without --name and --record")
+        source = ReplaySource(read_recording(replay), check_speed(speed))
+        serve(application(source, access, lambda _message: None), host, port, lambda: _say(address))
+        return
+    need_root("dashboard")
+    fabric = running_fabric(name)
+    path = record or Path("recordings") / f"{fabric.name}-{datetime.now():%Y%m%d-%H%M%S}.jsonl"
+    with _recording(path) as recorder:
+        app = application(
+            FabricSource(lambda: running_fabric(fabric.name)),
+            access,
+            lambda message: recorder.write(time.monotonic(), message),
+        )
+        serve(app, host, port, lambda: _say(address))
+    click.echo(f"recorded in {path}")
+
+
+def _say(address: str) -> None:
+    click.echo(f"the page is at {address} (Ctrl-C ends it)")
+
+
+@contextmanager
+def _recording(path: Path) -> Iterator[Recorder]:
+    """A new recording in ``path``; a file that is there is kept, and refused."""
+    from dashboard.errors import RecordingError
+    from dashboard.recording import Recorder
+    from experiments.files import give_to_caller, make_folder
+
+    try:
+        make_folder(path.parent)
+        stream = path.open("x", encoding="utf-8")
+    except OSError as error:
+        raise RecordingError(
+            f"nothing can be recorded in {path}: {error.strerror}; name another with --record"
+        ) from None
+    give_to_caller(path)
+    with stream:
+        yield Recorder(stream, time.monotonic())

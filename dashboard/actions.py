@@ -1,0 +1,125 @@
+"""What a viewer may ask of a fabric: checked here, done by the fabric's own interface, never by a shell."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dashboard.errors import ActionError
+from dashboard.timeline import timeline
+from emulator.names import link_interfaces
+from topologies.near import did_you_mean
+
+if TYPE_CHECKING:
+    from emulator.manager import RunningFabric
+
+_ID = re.compile(r"[a-z][a-z0-9#-]{0,39}\Z")
+_DIRECTIONS = ("both", "out", "in")
+
+
+def checked(order: Any) -> dict[str, Any]:
+    """An order as it may be carried out, with every value that its verb needs; raises ActionError for any other."""
+    if not isinstance(order, dict) or not isinstance(order.get("verb"), str):
+        raise ActionError("an action is a JSON object with a 'verb'")
+    verb = order["verb"]
+    if verb not in _NEEDED:
+        raise ActionError(f"there is no action '{verb}': {did_you_mean(verb, _NEEDED)}known: {', '.join(_NEEDED)}")
+    needed = _NEEDED[verb]
+    for name in order:
+        if name != "verb" and name not in needed:
+            raise ActionError(f"the action '{verb}' knows no '{name}'")
+    return {"verb": verb, **{name: check(name, order.get(name)) for name, check in needed.items()}}
+
+
+def perform(fabric: RunningFabric, order: Mapping[str, Any]) -> dict[str, Any]:
+    """Carry a checked order out; the message that viewers are shown. Raises what the fabric raises."""
+    verb = order["verb"]
+    if verb in ("fail", "restore"):
+        return _change(fabric, verb, order["target"])
+    if verb == "path":
+        return {"event": "path", "src": order["src"], "dst": order["dst"], **_path(fabric, order)}
+    values = {name: value for name, value in order.items() if name != "verb"}
+    target = values.pop("target")
+    if verb == "degrade":
+        state = fabric.degrade(target, values["rate_mbps"])
+    elif verb == "blackhole":
+        state = fabric.blackhole(target, values["direction"])
+    else:
+        state = fabric.flap(target, values["down_s"], values["up_s"], values["count"])
+    return {"event": "action", "action": verb, "target": target, "values": values, "state": state}
+
+
+def _change(fabric: RunningFabric, verb: str, target: str) -> dict[str, Any]:
+    """Fail or restore; a single link is changed under a stream of datagrams, which tells the gap."""
+    if target in fabric.fabric.link_by_id:
+        if verb == "restore":
+            fabric.stop_flap(target)
+        return timeline(verb, target, fabric.change_watched(target, up=verb == "restore"))
+    return timeline(verb, target, fabric.fail(target) if verb == "fail" else fabric.restore(target))
+
+
+def _path(fabric: RunningFabric, order: Mapping[str, Any]) -> dict[str, Any]:
+    found = fabric.path(order["src"], order["dst"])
+    probe: list[list[Any]] = max(found["captured"], key=len, default=[])
+    links = {interface: link.id for link in fabric.fabric.failure_targets() for interface in link_interfaces(link)}
+    switches = list(dict.fromkeys(str(hop[0]).split("-")[0] for hop in found["rules"]))
+    return {
+        "declared": [f"{interface} {direction}" for interface, direction in found["declared"] or []],
+        "rules": [f"{interface} {direction}" for interface, direction in found["rules"]],
+        "probe": [f"{hop[0]} {hop[1]}" for hop in probe],
+        "agree": found["agree"],
+        "disagreement": found["disagreement"],
+        "links": [links[hop[0]] for hop in found["rules"] if hop[1] == "out" and hop[0] in links],
+        "relays": found["relays"],
+        "arrived": found["arrived"],
+        "sent": found["sent"],
+        "entries": {switch: _entries(fabric, switch) for switch in switches},
+    }
+
+
+def _entries(fabric: RunningFabric, switch: str) -> list[str]:
+    """The rules of a switch on the way that have carried packets."""
+    if switch not in fabric.fabric.switch_by_id:
+        return []
+    flows = fabric.rules(switch)[switch]["flows"]
+    return [flow for flow in flows if "n_packets=0," not in flow]
+
+
+def _id(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not _ID.match(value):
+        raise ActionError(f"'{name}' must be the id of a GPU, a switch or a link, such as d0r1 or d0r1-rail1")
+    return value
+
+
+def _number(least: float, most: float) -> Callable[[str, Any], float]:
+    def check(name: str, value: Any) -> float:
+        good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if not good or not least <= value <= most:
+            raise ActionError(f"'{name}' must be a number from {least:g} to {most:g}")
+        return float(value)
+
+    return check
+
+
+def _count(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 100:
+        raise ActionError(f"'{name}' must be a whole number from 1 to 100")
+    return value
+
+
+def _direction(name: str, value: Any) -> str:
+    if value not in _DIRECTIONS:
+        raise ActionError(f"'{name}' must be one of {', '.join(_DIRECTIONS)}")
+    return str(value)
+
+
+_NEEDED: dict[str, dict[str, Callable[[str, Any], Any]]] = {
+    "fail": {"target": _id},
+    "restore": {"target": _id},
+    "degrade": {"target": _id, "rate_mbps": _number(0.001, 1e6)},
+    "blackhole": {"target": _id, "direction": _direction},
+    "flap": {"target": _id, "down_s": _number(0.05, 60), "up_s": _number(0.05, 60), "count": _count},
+    "path": {"src": _id, "dst": _id},
+}
