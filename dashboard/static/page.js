@@ -43,7 +43,7 @@ function style() {
   return [
     { selector: "node", style: { label: "data(label)", color: ink, "font-size": 20, "text-valign": "center", "background-color": box, "border-width": 2, "border-color": edge, width: 38, height: 38 } },
     { selector: "node[kind='domain']", style: { shape: "round-rectangle", "text-valign": "bottom", "text-margin-y": 5, "font-size": 19, "background-color": box, "background-opacity": 0.6, padding: 14 } },
-    { selector: "node[kind='domain'][gpus > 0]", style: { "text-valign": "center", "text-margin-y": 0, width: 52, height: 40 } },
+    { selector: "node[kind='domain'][gpus > 0]", style: { "text-valign": "center", "text-margin-y": 0, width: 48, height: 30, padding: 8, "background-opacity": 1 } },
     { selector: "node[kind='gpu']", style: { shape: "ellipse", "background-color": css("--paper"), "border-width": 5, "border-color": "data(tint)" } },
     { selector: "node[kind='nvswitch']", style: { shape: "round-rectangle", width: 76, height: 26, "font-size": 15 } },
     { selector: "node[kind='rail'],node[kind='rail-leaf'],node[kind='rail-spine'],node[kind='leaf'],node[kind='spine']", style: { shape: "rectangle", width: "data(wide)", height: 40, "font-size": 19, "border-width": 4, "border-color": "data(tint)" } },
@@ -70,11 +70,11 @@ function draw(message) {
   $("fabric-name").textContent = `${message.name}: ${message.kind}, ${message.gpu_ids.length} GPUs`;
   const elements = [
     ...message.nodes.map((node) => ({
-      data: { ...node, parent: node.box || undefined, tint: railColour(node.rail), wide: 12 * node.label.length + 22, label: node.gpus ? `domain ${node.label}` : node.label },
+      data: { ...node, parent: node.box || undefined, tint: railColour(node.rail), wide: 12 * node.label.length + 22, label: node.gpus ? `d${node.label}` : node.label },
       position: { x: node.x, y: node.y },
       grabbable: false,
     })),
-    ...message.lines.map((line) => ({ data: { id: line.id, source: line.a, target: line.b, tint: line.kind === "nvlink" ? css("--soft") : railColour(line.rail), load: colour(0), thick: 3, mark: "", state: "up" } })),
+    ...message.lines.map((line) => ({ data: { id: line.id, source: line.a, target: line.b, tint: line.kind === "nvlink" ? css("--soft") : railColour(line.rail), load: colour(0), thick: message.summary ? 1.4 : 3, mark: "", state: "up" } })),
   ];
   if (graph) graph.destroy();
   graph = cytoscape({ container: $("graph"), elements, style: style(), layout: { name: "preset", fit: true, padding: 26 }, minZoom: 0.05, maxZoom: 4, autoungrabify: true, boxSelectionEnabled: false });
@@ -136,7 +136,7 @@ function paint() {
       const now = loads ? share(placeOf.get(line.id)) : 0;
       const state = wrong.get(line.id);
       graph.getElementById(line.id).data({
-        load: colour(now), thick: 3 + 7 * Math.min(1, now),
+        load: colour(now), thick: (3 + 7 * Math.min(1, now)) * (drawing.summary ? 0.45 : 1),
         state: !state ? "up" : state.down ? "down" : state.blackhole.length ? "blackhole" : "degraded",
         mark: state ? mark(state) : "",
       });
