@@ -223,7 +223,7 @@ function showWrong(message) {
 function showTimeline(message) {
   const item = element("li", "", { "data-target": message.target });
   const verb = message.action === "fail" ? "failed" : "restored";
-  if (!message.changed) item.append(element("div", `${message.target}: nothing to do, it was so already`));
+  if (!message.changed) item.append(element("div", `${message.target} ${message.action === "fail" ? "was down already" : "was not down; whatever else was wrong with it is undone"}`));
   else {
     item.append(element("div", `${message.target} ${verb}`));
     const gap = message.gap_ms !== null ? `gap ${message.gap_ms} ms` : message.stream ? "traffic did not come back" : "gap not measured (no stream crosses it)";
