@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.compiled import compiled
-from simulator.folding import Crossings, Waits, dense
+from simulator.folding import Crossings, Waits, dense, distinct
 from simulator.paths import NO_LINK
 from topologies.scale import Scale
 from workloads.schedule import Computation, Schedule, Transfer
 
+T = TypeVar("T", bound=np.generic)
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -56,20 +59,25 @@ def work_of(schedule: Schedule, scale: Scale) -> Work:
         gate_of[at] = gate
     waits = [(gate, place[before]) for gate, after in enumerate(afters) for before in dict.fromkeys(after)]
     rows = np.array(waits, dtype=np.int64).reshape(-1, 2)
-    real_bytes = [transfer.size_bytes for transfer in transfers]
-    emulated = {size: scale.emulated_bytes(size) for size in set(real_bytes)}
-    delays = [transfer.delay_s for transfer in transfers]
-    emulated_s = {delay_s: scale.emulated_s(delay_s) for delay_s in set(delays)}
+    sizes, with_size = distinct(_column(transfers, "size_bytes", np.int64))
+    delays, with_delay = distinct(_column(transfers, "delay_s", np.float64))
+    emulated_bytes = np.array([scale.emulated_bytes(size) for size in sizes.tolist()], dtype=np.int64)
+    emulated_s = np.array([scale.emulated_s(delay_s) for delay_s in delays.tolist()], dtype=float)
     return Work(
-        src=np.array([transfer.src for transfer in transfers], dtype=np.int64),
-        dst=np.array([transfer.dst for transfer in transfers], dtype=np.int64),
-        size_bytes=np.array([emulated[size] for size in real_bytes], dtype=np.int64),
-        delay_s=np.array([emulated_s[delay_s] for delay_s in delays], dtype=float),
+        src=_column(transfers, "src", np.int64),
+        dst=_column(transfers, "dst", np.int64),
+        size_bytes=emulated_bytes[with_size],
+        delay_s=emulated_s[with_delay],
         duration_s=np.array([scale.emulated_s(one.duration_s) for one in computations], dtype=float),
         gate_of=gate_of,
         gates=len(afters),
         waits=Waits(rows[:, 0], rows[:, 1]),
     )
+
+
+def _column(transfers: Sequence[Transfer], name: str, dtype: type[T]) -> NDArray[T]:
+    """One field of every transfer."""
+    return np.fromiter(map(attrgetter(name), transfers), dtype=dtype, count=len(transfers))
 
 
 def crossings(rows: NDArray[np.int32]) -> Crossings:
