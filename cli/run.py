@@ -67,8 +67,8 @@ def command(
     """Run a SCENARIO, a file or an experiment of the catalogue by name: its workload, healthy and with its failures.
 
     Prints the table and writes results, figures and a report. Ctrl-C keeps what was measured. Exit code 1 if a transfer
-    was not made in full. R1 to R9 in place of a file make one table of the papers' numbers, paper-tables all of them,
-    on the simulator.
+    was not made in full. R1 to R9 or C7 to C11 in place of a file make one table of the papers' numbers on the
+    simulator; paper-tables all of R, c4-planning and c4-replanning those of C, rail-only-with-planning rail-only's.
     """
     from experiments.reference.registry import is_reference
 

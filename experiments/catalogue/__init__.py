@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.errors import UnknownExperimentError
-from experiments.reference.registry import PAPER_TABLES, REFERENCES
+from experiments.reference.registry import GROUPS, PAPER_TABLES, REFERENCES
 from experiments.scenario import Scenario, Setting, load_scenario
 from topologies.near import did_you_mean
 
@@ -52,7 +52,7 @@ def scenario_path(name_or_path: str) -> Path:
         return FOLDER / f"{name_or_path}.yaml"
     if path.exists() or path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         return path
-    near = did_you_mean(name_or_path, (*NAMES, PAPER_TABLES))
+    near = did_you_mean(name_or_path, (*NAMES, *GROUPS))
     raise UnknownExperimentError(
         f"'{name_or_path}' is no file and no experiment of the catalogue: {near}'railbed experiments' lists them"
     )
@@ -70,9 +70,20 @@ def entries() -> tuple[Entry, ...]:
         scenario = find_scenario(name)
         gpus = max(len(fabric.gpus) for fabric in scenario.build_fabrics().values())
         found.append(Entry(name, " ".join(scenario.question.split()), gpus, gpus <= LARGEST_EMULATED))
+    found += [Entry(name, question, gpus, False) for name, (question, gpus) in PLANNING_QUESTIONS.items()]
     tables = f"Which published numbers does Railbed reproduce ({', '.join(REFERENCES)})?"
     return (*found, Entry(PAPER_TABLES, tables, 0, False))
 
+
+PLANNING_QUESTIONS = {
+    "c4-planning": ("What is planned traffic worth beside hashed, and to which jobs?", 512),
+    "c4-replanning": ("One of eight uplinks down: what do a static and a new plan give?", 128),
+    "rail-only-with-planning": (
+        "Which collisions does rail-only avoid by construction, and what does planning add?",
+        128,
+    ),
+}
+"""By name: the question, and the GPUs of the largest fabric."""
 
 LARGEST_EMULATED = 64
 """GPUs up to which the experiments of the catalogue also run on the emulator."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from experiments.reference.bill import R1, R2
 from experiments.reference.forwarding import R3
 from experiments.reference.iterations import R4
+from experiments.reference.planning import C7, C8, C9, C10, C11, RP
 from experiments.reference.rails import R8
 from experiments.reference.robustness import R6, R7
 from experiments.reference.row import Reference, ReferenceRow, Told, UnknownReferenceError
@@ -14,28 +15,41 @@ from experiments.reference.traffic import R5, R9
 from topologies.near import did_you_mean
 
 REFERENCES: dict[str, Reference] = {reference.name: reference for reference in (R1, R2, R3, R4, R5, R6, R7, R8, R9)}
-"""By name, in the order of the tables."""
+"""By name, in the order of the papers' tables."""
+
+PLANNING: dict[str, Reference] = {reference.name: reference for reference in (C7, C8, C9, C10, C11, RP)}
+"""Those of traffic planning, by name."""
 
 PAPER_TABLES = "paper-tables"
-"""The name of all of them together."""
+"""The name of :data:`REFERENCES` together."""
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "c4-planning": ("C7", "C9", "C10", "C11"),
+    "c4-replanning": ("C8",),
+    "rail-only-with-planning": ("RP",),
+    PAPER_TABLES: tuple(REFERENCES),
+}
+"""Names of several at once; the catalogue lists them."""
+
+_ALL = REFERENCES | PLANNING
 
 
 def is_reference(name: str) -> bool:
-    """Whether that is the name of a reference experiment, or of all of them."""
-    return name.upper() in REFERENCES or name.lower() == PAPER_TABLES
+    """Whether that is the name of a reference experiment, or of several."""
+    return name.upper() in _ALL or name.lower() in GROUPS
 
 
 def find(names: Sequence[str]) -> list[Reference]:
     """The experiments of those names, each once; raises UnknownReferenceError for an unknown name."""
     found: dict[str, Reference] = {}
     for name in names:
-        if name.lower() == PAPER_TABLES:
-            found.update(REFERENCES)
-        elif name.upper() in REFERENCES:
-            found[name.upper()] = REFERENCES[name.upper()]
+        if name.lower() in GROUPS:
+            found.update({one: _ALL[one] for one in GROUPS[name.lower()]})
+        elif name.upper() in _ALL:
+            found[name.upper()] = _ALL[name.upper()]
         else:
-            hint = did_you_mean(name.upper(), REFERENCES)
-            known = ", ".join((*REFERENCES, PAPER_TABLES))
+            hint = did_you_mean(name.upper(), _ALL)
+            known = ", ".join((*_ALL, *GROUPS))
             raise UnknownReferenceError(f"unknown reference experiment '{name}': {hint}They are {known}")
     return list(found.values())
 

@@ -7,6 +7,7 @@ from experiments.catalogue import FOLDER, LARGEST_EMULATED, NAMES, entries, find
 from experiments.errors import UnknownExperimentError
 from experiments.faithfulness import faithfulness
 from experiments.plan import plan, simulator_backend
+from experiments.reference.registry import GROUPS
 from experiments.run import run_scenario
 from experiments.tables import footnotes
 from experiments.verdicts import unexpected, verdicts
@@ -49,8 +50,9 @@ def test_every_scale_of_the_catalogue_holds(name: str) -> None:
 def test_the_catalogue_is_whole() -> None:
     assert {path.stem for path in FOLDER.glob("*.yaml")} == set(NAMES)
     listed = entries()
-    assert [entry.name for entry in listed] == [*NAMES, "paper-tables"]
-    assert all(entry.gpus <= LARGEST_EMULATED and entry.emulator for entry in listed[:-1])
+    assert [entry.name for entry in listed] == [*NAMES, *GROUPS]
+    assert all(entry.emulator == (entry.name in NAMES) for entry in listed)
+    assert all(entry.gpus <= LARGEST_EMULATED for entry in listed if entry.emulator)
 
 
 def test_the_same_seed_gives_the_same_transfers_and_paths_on_both_back_ends() -> None:
@@ -70,6 +72,7 @@ def test_names_and_paths(tmp_path: Path) -> None:
 
 def test_the_list_and_one_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     for words, code in ((["experiments"], 0), (["experiments", "parity"], 0), (["experiments", "paper-tables"], 0),
+                        (["experiments", "c4-replanning"], 0),
                         (["experiments", "--json"], 0), (["experiments", "parrity"], 2)):  # fmt: skip
         with pytest.raises(SystemExit) as ended:
             main(words)
