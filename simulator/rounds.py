@@ -15,7 +15,8 @@ import numpy as np
 
 from controller.planning.traffic import Plan
 from simulator.errors import SimulationError
-from simulator.network import CLOCK, join, network, run
+from simulator.filling import join, run
+from simulator.network import CLOCK, network
 from simulator.paths import link_positions
 from topologies.model import Fabric
 
