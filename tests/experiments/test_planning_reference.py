@@ -65,8 +65,9 @@ def test_rail_only_needs_no_plan_until_something_breaks() -> None:
     demands = rings("one", fabric, (0, 1, 2, 3), 1e9, 8)
     assert shares(fabric, hashed(fabric, demands, RoutingPolicy(seed=3))).slowest == pytest.approx(1.0)
     failures = Failures(links=frozenset({"d0r0-rail0"}))
+    # The routing spreads the orphaned edge's 8 channels as 3, 3 and 2 over NICs that have 8 already.
     unplanned = shares(fabric, hashed(fabric, demands, POLICY, failures)).slowest
-    assert unplanned == pytest.approx(1 / 2)
+    assert unplanned == pytest.approx(8 / 11)
     assert shares(fabric, planned(fabric, demands, POLICY, failures)).slowest == pytest.approx(3 / 4, rel=0.01)
 
 
