@@ -75,4 +75,4 @@ def round_times_s(
             net.left[flows_of[job]] = size[flows_of[job]]
             open_flows[job] = len(flows_of[job])
             join(net, flows_of[job])
-    return {name: mean(np.diff(ends[job][WARM_UP:])) for job, name in enumerate(jobs)}
+    return {name: mean(np.diff(ends[job][WARM_UP:]).tolist()) for job, name in enumerate(jobs)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,7 @@ from experiments.reference.planning import (
     training_jobs,
 )
 from experiments.reference.registry import GROUPS, PLANNING, REFERENCES, find, is_reference
+from experiments.reference.row import ReferenceRow, exactly
 from topologies.builders import build
 from topologies.model import FabricKind, FabricSpec, Failures
 
@@ -40,6 +42,11 @@ def test_one_flow_a_job_gets_its_share_of_the_fullest_uplink() -> None:
     assert shares(FABRIC, planned(FABRIC, demands, POLICY)).jobs == pytest.approx([1.0] * 8)
     broken = shares(FABRIC, planned(FABRIC, demands, POLICY, Failures(links=frozenset({"leaf0-spine3"}))))
     assert (broken.mean, broken.slowest) == pytest.approx((7 / 8, 1 / 2))
+
+
+def test_a_row_of_rounds_can_be_stored() -> None:
+    found = shares(FABRIC, planned(FABRIC, one_flow_a_job(FABRIC), POLICY))
+    assert json.loads(json.dumps(ReferenceRow("C7", "a case", "", found.slowest, exactly(1.0)).to_dict()))["agrees"]
 
 
 def test_planned_jobs_get_all_that_the_spines_have_and_hashed_ones_less() -> None:
