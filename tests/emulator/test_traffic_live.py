@@ -2,6 +2,7 @@ import subprocess
 import threading
 from pathlib import Path
 
+import psutil
 import pytest
 
 from emulator.engines import Engine
@@ -9,7 +10,7 @@ from emulator.names import interface_name
 from emulator.wire import RemoteError
 from simulator.routes import controller_router
 from simulator.shares import fair_rates_mbps
-from tests.emulator.live import fabric, in_fabric, live, ofctl
+from tests.emulator.live import fabric, live, ofctl
 from topologies.model import NO_FAILURES, FabricKind, LinkKind
 from workloads.collectives import all_ranks, all_to_all, rail_rings, ring_all_reduce
 from workloads.failures import LinkFailure
@@ -142,7 +143,7 @@ def test_a_second_run_on_a_busy_fabric_is_refused_and_hanging_up_ends_the_first(
         thread = threading.Thread(target=long_run, daemon=True)
         thread.start()
         for _ in range(500):
-            if "iperf3" in in_fabric("busyrun", "sh", "-c", "cat /proc/[0-9]*/comm"):
+            if "iperf3" in {process.info["name"] for process in psutil.process_iter(["name"])}:
                 break
         with pytest.raises(RemoteError, match="another run is using this fabric"):
             running.steady([("d0r1", "d1r1")], 1.0)
