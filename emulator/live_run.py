@@ -11,6 +11,7 @@ from controller.routing import Routes
 from emulator.agent_replay import AgentReplay
 from emulator.emulation import Emulation
 from emulator.engines import Engine, engine_for
+from emulator.errors import ReplayError
 from emulator.kernel import prompt_threads
 from emulator.names import link_interfaces
 from emulator.planned_failures import FailureDrivers, impairment_for
@@ -96,7 +97,10 @@ def _replay(
     progress: Callable[[float], None],
     cancelled: threading.Event,
 ) -> Iperf3Replay | AgentReplay:
-    parts = emulation.fabric, emulation.scale, emulation.devices.namespaces, order.schedule
+    schedule, gpus = order.schedule, len(emulation.fabric.gpus)
+    if schedule.ranks > gpus:
+        raise ReplayError(f"schedule '{schedule.name}' is for {schedule.ranks} GPUs, but the fabric has {gpus}")
+    parts = emulation.fabric, emulation.scale, emulation.devices.namespaces, schedule
     if engine is Engine.IPERF3:
         return Iperf3Replay(*parts, emulation.run_dir.path, cancelled, progress, order.on_failure)
     return AgentReplay(

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from emulator import iperf3
-from emulator.errors import ReplayError
 from emulator.processes import await_listening, check_cancelled, end, spawn
 from topologies.addresses import ipv4
 from topologies.model import Fabric
@@ -74,12 +73,8 @@ class Iperf3Replay:
         progress: Callable[[float], None],
         on_failure: OnFailure = OnFailure.CONTINUE,
     ) -> None:
-        """Raises ReplayError for a schedule of more GPUs than there are, ScheduleError for one without phases."""
+        """Raises ScheduleError for a schedule without phases."""
         schedule.phases()
-        if schedule.ranks > len(fabric.gpus):
-            raise ReplayError(
-                f"schedule '{schedule.name}' is for {schedule.ranks} GPUs, but the fabric has {len(fabric.gpus)}"
-            )
         self._fabric = fabric
         self._scale = scale
         self._namespaces = namespaces

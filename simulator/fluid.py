@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,20 +90,10 @@ def simulate(
     Raises SimulationError, ScheduleError or UnknownElementError for parts that do not fit together.
     """
     check_failures(fabric, failures)
-    if schedule.ranks != len(fabric.gpus):
-        raise SimulationError(
-            f"schedule '{schedule.name}' is for {schedule.ranks} ranks, but the fabric has {len(fabric.gpus)} GPUs"
-        )
-    check_links(fabric)
-    if not 0 < goodput <= 1:
-        raise SimulationError(f"goodput is {goodput}; it must be above 0 and at most 1")
+    delays_s = {"repair_delay_s": repair_delay_s, "start_delay_s": start_delay_s, "latency_s": latency_s}
+    check_parts(fabric, schedule.name, schedule.ranks, goodput, delays_s)
     if not 0 <= merge < 1:
         raise SimulationError(f"merge is {merge}; it must be a share, 0 or more and below 1")
-    for name, delay_s in (
-        ("repair_delay_s", repair_delay_s), ("start_delay_s", start_delay_s), ("latency_s", latency_s)
-    ):  # fmt: skip
-        if not delay_s >= 0:
-            raise SimulationError(f"{name} is {delay_s}; it must be 0 or more")
     times = Times(start_delay_s, latency_s, merge)
     changes = changes_of(failures, repair_delay_s, silent_repair_delay_s)
     with no_collector():
@@ -111,7 +101,19 @@ def simulate(
         return whole.run(progress)
 
 
-def check_links(fabric: Fabric) -> None:
+def check_parts(fabric: Fabric, name: str, ranks: int, goodput: float, delays_s: Mapping[str, float]) -> None:
+    """Raise SimulationError unless the schedule called ``name``, ``goodput`` and the delays by name fit ``fabric``."""
+    if ranks != len(fabric.gpus):
+        raise SimulationError(f"schedule '{name}' is for {ranks} ranks, but the fabric has {len(fabric.gpus)} GPUs")
+    _check_links(fabric)
+    if not 0 < goodput <= 1:
+        raise SimulationError(f"goodput is {goodput}; it must be above 0 and at most 1")
+    for delay, delay_s in delays_s.items():
+        if not delay_s >= 0:
+            raise SimulationError(f"{delay} is {delay_s}; it must be 0 or more")
+
+
+def _check_links(fabric: Fabric) -> None:
     """Raise SimulationError for a link without capacity."""
     for link in fabric.links:
         if not (link.rate_mbps > 0 and math.isfinite(link.rate_mbps)):

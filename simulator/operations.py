@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from simulator.errors import SimulationError
 from simulator.filling import TIE, join, run, settle
-from simulator.fluid import TCP_GOODPUT, check_links
+from simulator.fluid import TCP_GOODPUT, check_parts
 from simulator.network import CLOCK, FLOWS, Network, network
 from simulator.paths import Router
 from simulator.templates import Templates, plain, templates_of
@@ -61,20 +61,12 @@ def simulate_operations(
     The other parameters are those of :func:`simulator.fluid.simulate`, and so is the result: that of the schedule's
     transfers. Raises SimulationError for parts that do not fit together, pairs without a path, and the stepwise form.
     """
-    if schedule.ranks != len(fabric.gpus):
-        raise SimulationError(
-            f"schedule '{schedule.name}' is for {schedule.ranks} ranks, but the fabric has {len(fabric.gpus)} GPUs"
-        )
+    check_parts(fabric, schedule.name, schedule.ranks, goodput, {"start_delay_s": start_delay_s})
     if schedule.form != BULK:
         raise SimulationError(
             f"schedule '{schedule.name}' has the form '{schedule.form}'; operations are simulated in the form "
             f"'{BULK}', other forms as a whole schedule of transfers"
         )
-    check_links(fabric)
-    if not 0 < goodput <= 1:
-        raise SimulationError(f"goodput is {goodput}; it must be above 0 and at most 1")
-    if not start_delay_s >= 0:
-        raise SimulationError(f"start_delay_s is {start_delay_s}; it must be 0 or more")
     found = templates_of(fabric, schedule, router(failures), failures)
     made = _Run(fabric, schedule, found, scale, start_delay_s, goodput)
     made.run(progress)
