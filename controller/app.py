@@ -27,6 +27,7 @@ from controller.framework import (
     ofp_event,
 )
 from controller.keeper import AskPorts, Held, Identity, Keeper, Orders
+from controller.placement import Placement
 from controller.policy import RoutingPolicy
 from topologies.errors import RailbedError
 from topologies.model import Fabric
@@ -261,6 +262,11 @@ class ControllerApp(App):  # type: ignore[misc]
             ],
             "dropped_at_second_dead_port_packets": drops,
         }  # fmt: skip
+
+    def place(self, placement: Placement | None) -> None:
+        """Place connections anew; for the application's own thread. Raises PlacementError."""
+        self.keeper.place(placement)
+        self._send_orders()
 
     def ask(self, call: Callable[[], Any]) -> Any:
         """The result of ``call``, made in the application's own thread; for other threads. Raises what it raises."""

@@ -13,18 +13,23 @@ before:
 
 A packet obeys one version from end to end, so no mixture of stages can lose or loop it. A failure in the middle of a
 change starts a new version from stage 1. When nothing is broken the version is 0: healthy rules only, no stamps.
+
+A placement that is given while the fabric runs (:meth:`Keeper.place`) is a change of routes like any other; as long as
+it is in force there is a version other than 0.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from controller.entries import MAX_VERSION, PRIORITY_STAMP, Group, Rule
+from controller.errors import PlacementError
 from controller.openflow import BucketSteps, Step, group_steps, rule_identity, steps, version_of
+from controller.placement import Placement
 from controller.policy import RoutingPolicy
 from controller.repairs import Repairs
 from controller.routing import Routes
@@ -131,12 +136,12 @@ def _does(held: Held | None, rule: Rule) -> bool:
     return held is not None and held.steps == steps(rule.actions)
 
 
-def _by_identity(routes: Routes, version: int) -> dict[str, dict[Identity, Rule]]:
+def _by_identity(routes: Routes, version: int, base: RoutingPolicy) -> dict[str, dict[Identity, Rule]]:
     if not version:
         return {}
     return {
         switch_id: {rule_identity(rule): rule for rule in rules}
-        for switch_id, rules in Repairs(routes, version).items()
+        for switch_id, rules in Repairs(routes, version, base).items()
     }
 
 
@@ -147,6 +152,8 @@ class Keeper:
         """Work out the healthy rules, so that they are there when the first switch connects."""
         self.fabric = fabric
         self.policy = policy
+        self._policy_now = policy
+        self._announced = (frozenset[str](), policy.placement)
         self._emit = emit
         self._now_s = now_s
         self._began_s = now_s()
@@ -305,6 +312,23 @@ class Keeper:
         else:
             self._retarget(detected_s)
 
+    def place(self, placement: Placement | None) -> None:
+        """From now on single connections take the links of ``placement``; None: of the one that the policy has.
+
+        Raises PlacementError for one that does not fit the fabric, or whose channels have other TCP ports.
+        """
+        wanted = self.policy.placement if placement is None else placement
+        if wanted is not None:
+            wanted.check(self.fabric)
+            own = self.policy.placement
+            if own is not None and wanted.base_port != own.base_port:
+                raise PlacementError(
+                    f"the placement's base port is {wanted.base_port}, but the fabric was started with one whose base "
+                    f"port is {own.base_port}: use that"
+                )
+        self._policy_now = replace(self.policy, placement=wanted)
+        self._retarget(self._now_s(), always=True)
+
     def confirm(self, switch_id: str, token: int) -> None:
         """A switch has obeyed the orders of that token."""
         session = self._sessions.get(switch_id)
@@ -374,9 +398,9 @@ class Keeper:
         if self._starting or (links_down == self._change.routes.failures.links and not always):
             return
         begun_s = self._now_s()
-        routes = Routes(self.fabric, Failures(links=links_down), self.policy)
-        version = self._free_version() if links_down else 0
-        change = _Change(version, routes, _by_identity(routes, version), detected_s)
+        routes = Routes(self.fabric, Failures(links=links_down), self._policy_now)
+        version = self._free_version() if self._differs(links_down) else 0
+        change = _Change(version, routes, _by_identity(routes, version, self.policy), detected_s)
         missing = self._missing(change)
         self._emit(
             "repair",
@@ -389,6 +413,10 @@ class Keeper:
         )
         self._begin(change)
         self._report_partition()
+
+    def _differs(self, links_down: frozenset[str]) -> bool:
+        """Whether the healthy rules alone would not do."""
+        return bool(links_down) or self._policy_now.placement != self.policy.placement
 
     def _missing(self, change: _Change) -> tuple[int, int, int]:
         """(rules to add, rules to delete, switches concerned) for a change, stamps included."""
@@ -436,9 +464,9 @@ class Keeper:
                 stamps.add(self._stamped(session))
         links_down = self.links_down()
         version = stamps.pop() if len(stamps) == 1 else -1
-        if version >= 0 and bool(version) == bool(links_down):
-            routes = Routes(self.fabric, Failures(links=links_down), self.policy)
-            adopted = _Change(version, routes, _by_identity(routes, version), 0.0, announced=True)
+        if version >= 0 and bool(version) == self._differs(links_down):
+            routes = Routes(self.fabric, Failures(links=links_down), self._policy_now)
+            adopted = _Change(version, routes, _by_identity(routes, version, self.policy), 0.0, announced=True)
             if self._missing(adopted)[0] == 0 and not self._has_strangers(adopted):
                 self._begin(adopted)
                 self._report_partition()
@@ -546,13 +574,7 @@ class Keeper:
         now_s = self._now_s()
         if not change.announced:
             change.announced = True
-            self._emit(
-                "repaired",
-                links_down=sorted(change.routes.failures.links),
-                t_detected_s=round(change.detected_s, 6),
-                elapsed_s=round(now_s - change.detected_s, 6),
-                version=change.version,
-            )
+            self._announce(change, now_s)
         everybody = len(self._sessions) == len(self.fabric.switches)
         if not self._ready and everybody and all(session.read for session in self._sessions.values()):
             self._ready = True
@@ -560,6 +582,21 @@ class Keeper:
                 len(self._healthy[switch_id]) + len(self._wanted(change, switch_id)) for switch_id in self._sessions
             )
             self._emit("ready", switches=len(self._sessions), rules=rules, elapsed_s=round(now_s - self._began_s, 6))
+
+    def _announce(self, change: _Change, now_s: float) -> None:
+        """Say what has come into force: connections placed anew, other links in use, or both."""
+        links_down, placement = change.routes.failures.links, change.routes.policy.placement
+        links_before, placed_before = self._announced
+        self._announced = (links_down, placement)
+        times = {
+            "t_detected_s": round(change.detected_s, 6),
+            "elapsed_s": round(now_s - change.detected_s, 6),
+            "version": change.version,
+        }
+        if placement != placed_before:
+            self._emit("placed", connections=len(placement.ways) if placement is not None else 0, **times)
+        if links_down != links_before or placement == placed_before:
+            self._emit("repaired", links_down=sorted(links_down), **times)
 
     def _leftovers(self, change: _Change) -> bool:
         return any(

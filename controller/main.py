@@ -81,7 +81,8 @@ def _run(fabric: Fabric, policy: RoutingPolicy, openflow: tuple[str, int], north
     def listening(app: Any) -> None:
         where = {}
         if northbound is not None:
-            server = Northbound(emit, Questions(app).answers()).bind(*northbound)
+            questions = Questions(app)
+            server = Northbound(emit, questions.answers(), {"/placement": questions.place}).bind(*northbound)
             framework.hub.spawn(server.serve_forever)
             where["northbound"] = f"http://{northbound[0]}:{northbound[1]}"
         emit("listening", address=f"{host}:{port}", framework=f"{framework.NAME} {framework.version()}", **where)

@@ -1,8 +1,9 @@
-"""The northbound interface: state, paths, failures and counters over HTTP, and a stream of events. It only reads.
+"""The northbound interface: state, paths, failures and counters over HTTP, and a stream of events.
 
-Answers are JSON. Errors are ``{"error": SENTENCE}`` with status 400 (a bad question), 404 (no such thing), 405 (not a
-GET) or 504 (a switch did not answer). ``/events`` is a stream without an end: server-sent events if the client asks for
-``text/event-stream``, else one JSON object a line.
+It reads, but for one thing: a PUT of ``/placement`` places connections. Answers are JSON. Errors are ``{"error":
+SENTENCE}`` with status 400 (a bad question), 404 (no such thing), 405 (neither a GET nor that PUT), 413 (too long a
+body) or 504 (a switch did not answer). ``/events`` is a stream without an end: server-sent events if the client asks
+for ``text/event-stream``, else one JSON object a line.
 """
 
 from __future__ import annotations
@@ -20,28 +21,33 @@ from topologies.errors import RailbedError, UnknownElementError
 
 Query = dict[str, str]
 Answer = Callable[[Query], Any]
+Take = Callable[[Any], Any]
+"""Takes what was put, as read from JSON."""
 
 MAX_WAITING_EVENTS = 10_000
 HEARTBEAT_S = 15.0
 REQUEST_TIMEOUT_S = 10.0
+MAX_BODY_BYTES = 64 << 20
 
 _ROUTES = {
     "/": "this list",
     "/state": "fabric, version of the routes and how far it is in force, switches connected, links down",
     "/paths": "?src=GPU&dst=GPU: the path in force between two GPUs, with links and relays",
     "/failures": "links that are broken, links held down after flapping, and the pairs without a path",
+    "/placement": "PUT a placement (the JSON of --placement), or null for the one at the start",
     "/counters": "?switch=SWITCH: packets and bytes of its ports, and packets dropped at a second dead port",
     "/events": "?since=NUMBER: the events from there on, as they happen",
 }
 
 
 class Northbound:
-    """Answers requests; ``answers`` maps a path to what is asked of the controller."""
+    """Answers requests; ``answers`` maps a path to what is asked of the controller, ``takes`` to what it is told."""
 
-    def __init__(self, emit: EventWriter, answers: dict[str, Answer]) -> None:
+    def __init__(self, emit: EventWriter, answers: dict[str, Answer], takes: dict[str, Take]) -> None:
         """Nothing is bound before :meth:`serve`."""
         self._emit = emit
         self.answers = answers
+        self.takes = takes
 
     def bind(self, host: str, port: int) -> Any:
         """The listening server; its ``serve_forever`` is to be spawned. Raises OSError if the address is taken."""
@@ -112,20 +118,40 @@ class _Handler(BaseHTTPRequestHandler):
             self._events(query)
         elif parts.path == "/":
             self._reply(200, _ROUTES)
+        elif parts.path in self.northbound.takes:
+            self._error(405, f"'{parts.path}' is not there to be read: use PUT", {"Allow": "PUT"})
         elif parts.path not in self.northbound.answers:
             self._error(404, f"there is no '{parts.path}': ask '/' for what there is")
         else:
             self._answer(self.northbound.answers[parts.path], query)
 
+    def do_PUT(self) -> None:
+        """Take what is put."""
+        take = self.northbound.takes.get(urlsplit(self.path).path)
+        if take is None:
+            self._refuse()
+            return
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
+            self.close_connection = True
+            self._error(413, f"the body needs a Content-Length of at most {MAX_BODY_BYTES} bytes")
+            return
+        try:
+            value = json.loads(self.rfile.read(int(length)))
+        except ValueError as error:
+            self._error(400, f"the body is not JSON: {error}")
+            return
+        self._answer(take, value)
+
     def _refuse(self) -> None:
         self.close_connection = True
-        self._error(405, f"{self.command} is not possible: this interface only reads, use GET", {"Allow": "GET"})
+        self._error(405, f"{self.command} is not possible: this interface only reads here, use GET", {"Allow": "GET"})
 
-    do_POST = do_PUT = do_DELETE = do_PATCH = do_HEAD = do_OPTIONS = _refuse  # noqa: N815
+    do_POST = do_DELETE = do_PATCH = do_HEAD = do_OPTIONS = _refuse  # noqa: N815
 
-    def _answer(self, answer: Answer, query: Query) -> None:
+    def _answer(self, answer: Callable[[Any], Any], asked: Any) -> None:
         try:
-            self._reply(200, answer(query))
+            self._reply(200, answer(asked))
         except UnknownElementError as error:
             self._error(404, str(error))
         except NorthboundError as error:

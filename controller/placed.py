@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 
 from controller.entries import ABOVE_PLACED, ABOVE_PLACED_HEALTHY, ETH_TYPE_IPV4, DecTtl, Match, Rule
@@ -34,10 +36,14 @@ def placed_rules(fabric: Fabric, policy: RoutingPolicy) -> dict[str, tuple[Rule,
     }
 
 
-def placed_repairs(routes: Routes, version: int) -> dict[str, tuple[Rule, ...]]:
-    """By switch id, the rules of one version that placed connections need beside the healthy ones and the repairs."""
-    _, apart_before = _ways(Routes(routes.fabric, policy=routes.policy))
-    now, apart_now = _ways(routes)
+def placed_repairs(routes: Routes, version: int, base: Placement | None) -> dict[str, tuple[Rule, ...]]:
+    """By switch id, the rules of one version that placed connections need beside the healthy ones and the repairs.
+
+    The healthy rules are those of the placement ``base``, which may be another one than that of ``routes``; its
+    connections that ``routes`` no longer place go the way of their pairs.
+    """
+    _, apart_before = _ways(Routes(routes.fabric, policy=replace(routes.policy, placement=base)))
+    now, apart_now = _ways(routes, base.links_of if base is not None else ())
     found: dict[str, list[Rule]] = defaultdict(list)
     for switch_id, ports in now.items():
         before, apart = apart_before.get(switch_id, {}), apart_now.get(switch_id, {})
@@ -73,12 +79,12 @@ def hashed_placement(
     return Placement.of(ways, base_port)
 
 
-def _ways(routes: Routes) -> tuple[Ways, Ways]:
-    """(ports of all placed connections, those of them that are not the ports of their pairs), by switch id."""
+def _ways(routes: Routes, others: Iterable[Connection] = ()) -> tuple[Ways, Ways]:
+    """(ports of placed connections and of ``others``, those that are not the ports of their pairs), by switch id."""
     ports: Ways = defaultdict(dict)
     apart: Ways = defaultdict(dict)
     placement = routes.policy.placement
-    for each in placement.links_of if placement is not None else ():
+    for each in dict.fromkeys((*(placement.links_of if placement is not None else ()), *others)):
         path = routes.path(each.src, each.dst, each.channel)
         for hop in path.hops if path is not None else ():
             ports[hop.switch_id][each] = hop.out_port

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from controller.errors import NorthboundError
 from controller.framework import NAME, hub, version
 from controller.northbound import Answer, Query, wanted
+from controller.placement import Placement
 
 if TYPE_CHECKING:
     from controller.app import ControllerApp
@@ -41,7 +42,7 @@ class Questions:
                 "relay": keeper.policy.relay_on(keeper.fabric).value,
                 "seed": keeper.policy.seed,
                 "local_repair": keeper.policy.local_repair,
-                "placed_connections": len(keeper.policy.placement.ways) if keeper.policy.placement else 0,
+                "placed_connections": _connections(keeper.routes.policy.placement),
             },
             "ready": keeper.ready,
             "version": keeper.version,
@@ -51,6 +52,12 @@ class Questions:
             "switches_connected": connected,
             "switches_missing": sorted(set(keeper.fabric.switch_by_id) - set(connected)),
         }
+
+    def place(self, value: Any) -> dict[str, Any]:
+        """Place connections as ``value`` says: the form of a placement file, or null for what was at the start."""
+        placement = None if value is None else Placement.from_dict(value)
+        self._app.ask(lambda: self._app.place(placement))
+        return {"placed_connections": _connections(placement)}
 
     def paths(self, query: Query) -> dict[str, Any]:
         """The path in force between two GPUs, or of one connection between them."""
@@ -101,3 +108,7 @@ class Questions:
         if found is None:
             raise NorthboundError(f"switch {switch_id} does not answer: it may have lost its connection", 504)
         return dict(found)
+
+
+def _connections(placement: Placement | None) -> int:
+    return len(placement.ways) if placement is not None else 0

@@ -34,6 +34,7 @@ from controller.entries import (
 from controller.forwarding import LEAF_KINDS, HashKey
 from controller.local_repair import port_action, protected
 from controller.placed import placed_repairs
+from controller.policy import RoutingPolicy
 from controller.routing import Routes
 from controller.rules import LazyTables, RuleTables, healthy_rules, stamp_rule, told_apart
 from controller.selectors import ALL_BITS, HASH_DOMAINS, Selector, domain_of, domains_alike, exact
@@ -43,17 +44,19 @@ from topologies.model import Gpu, LinkKind, Switch, SwitchKind
 Ports = tuple[int, ...]
 
 
-def rules_for(routes: Routes, version: int | None = None) -> RuleTables:
+def rules_for(routes: Routes, version: int | None = None, base: RoutingPolicy | None = None) -> RuleTables:
     """All rules of all switches, by switch id, when ``routes`` are in force as that version.
 
-    The version is by default 1, and 0 if nothing is broken. Switches that no failure concerns keep their healthy tuple
+    The version is by default 1, and 0 if nothing is broken and the healthy rules (of the policy ``base``, by default
+    that of ``routes``) place connections as ``routes`` do. Switches that no failure concerns keep their healthy tuple
     itself.
     """
-    healthy = healthy_rules(routes.fabric, routes.policy)
-    if not routes.links_down:
+    base = base or routes.policy
+    healthy = healthy_rules(routes.fabric, base)
+    if not routes.links_down and routes.policy.placement == base.placement:
         return healthy
     in_force = 1 if version is None else version
-    laid_over = Repairs(routes, in_force)
+    laid_over = Repairs(routes, in_force, base)
 
     def make(switch: Switch) -> tuple[Rule, ...]:
         rules = healthy[switch.id] + laid_over.get(switch.id, ())
@@ -69,10 +72,11 @@ class Repairs(Mapping[str, tuple[Rule, ...]]):
     it are in force.
     """
 
-    def __init__(self, routes: Routes, version: int) -> None:
-        """Nothing is worked out yet."""
+    def __init__(self, routes: Routes, version: int, base: RoutingPolicy | None = None) -> None:
+        """Nothing is worked out yet. ``base`` is the policy of the healthy rules, by default that of ``routes``."""
         self.routes = routes
         self._version = version
+        self._base = (base or routes.policy).placement
         self._by_family: dict[tuple[int, ...], tuple[Rule, ...]] = {}
 
     def __getitem__(self, switch_id: str) -> tuple[Rule, ...]:
@@ -136,7 +140,9 @@ class Repairs(Mapping[str, tuple[Rule, ...]]):
 
     @cached_property
     def _placed(self) -> dict[str, tuple[Rule, ...]]:
-        return placed_repairs(self.routes, self._version) if self.routes.policy.placement is not None else {}
+        if self._base is None and self.routes.policy.placement is None:
+            return {}
+        return placed_repairs(self.routes, self._version, self._base)
 
     @cached_property
     def _closed(self) -> dict[str, tuple[Rule, ...]]:

@@ -188,7 +188,7 @@ class Driver:
 
     def check_converged(self) -> None:
         """The switches hold exactly the wanted rules, and the pairs that get through are the graph's truth."""
-        wanted = rules_for(self.keeper.routes, self.keeper.version)
+        wanted = rules_for(self.keeper.routes, self.keeper.version, self.policy)
         for switch_id, switch in self.fake.switches.items():
             held = {(flow.priority, flow.shape, flow.values, flow.steps) for flow in switch.flows()}
             right = set()

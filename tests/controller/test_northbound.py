@@ -43,10 +43,10 @@ def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     assert process.wait(DEADLINE_S) == 0
 
 
-def ask(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int, Any]:
+def ask(port: int, path: str, method: str = "GET", body: str | None = None) -> tuple[int, Any]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)
     try:
-        connection.request(method, path, headers=headers)
+        connection.request(method, path, body)
         answer = connection.getresponse()
         text = answer.read()
         return answer.status, json.loads(text) if text else None
@@ -57,7 +57,7 @@ def ask(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int,
 def test_state_paths_and_failures(port: int) -> None:
     status, index = ask(port, "/")
     assert status == 200
-    assert set(index) == {"/", "/state", "/paths", "/failures", "/counters", "/events"}
+    assert set(index) == {"/", "/state", "/paths", "/failures", "/counters", "/placement", "/events"}
     status, state = ask(port, "/state")
     assert status == 200
     assert (state["ready"], state["version"], state["links_down"]) == (False, 0, [])
@@ -92,12 +92,37 @@ def test_state_paths_and_failures(port: int) -> None:
         ("/events?since=x", "GET", 400, "since is 'x'"),
         ("/state", "POST", 405, "only reads"),
         ("/state", "DELETE", 405, "only reads"),
+        ("/state", "PUT", 405, "only reads"),
+        ("/placement", "GET", 405, "use PUT"),
     ],
 )
 def test_bad_requests_are_told_in_a_sentence(port: int, path: str, method: str, status: int, words: str) -> None:
     got, answer = ask(port, path, method)
     assert got == status
     assert words in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("{", "not JSON"),
+        ("[]", "key 'connections'"),
+        ('{"connections": [{"src": "d0r0", "dst": "d9r0", "links": []}]}', "does not fit the fabric"),
+        ('{"connections": [{"src": "d0r0", "dst": "d1r1", "links": ["d0r0-rail9"]}]}', "no link 'd0r0-rail9'"),
+    ],
+)
+def test_a_bad_placement_is_refused(port: int, body: str, words: str) -> None:
+    got, answer = ask(port, "/placement", "PUT", body)
+    assert got in (400, 404)
+    assert words in answer["error"]
+
+
+def test_a_placement_is_taken_and_taken_back(port: int) -> None:
+    each = {"src": "d0r0", "dst": "d1r1", "channel": 2, "links": ["d0r0-rail0"]}
+    assert ask(port, "/placement", "PUT", json.dumps({"connections": [each]})) == (200, {"placed_connections": 1})
+    assert ask(port, "/placement", "PUT", "null") == (200, {"placed_connections": 0})
+    assert ask(port, "/placement", "PUT", "x" * 10)[0] == 400
+    assert ask(port, "/state")[1]["policy"]["placed_connections"] == 0
 
 
 def test_garbage_does_not_end_it(port: int) -> None:

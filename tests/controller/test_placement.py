@@ -118,6 +118,69 @@ def test_the_keeper_installs_them_and_repairs_them() -> None:
         driver.check_converged()
 
 
+@pytest.mark.parametrize("name", PLACED)
+def test_they_are_placed_anew_while_the_fabric_runs(name: str) -> None:
+    """Whatever is broken: packets take the paths of the placement in force, and the old one leaves no rule behind."""
+    fabric = built(NAMED[name])
+    random_source = random.Random(f"anew {name}")
+    for own in (None, some_placement(fabric, random_source)):
+        policy = RoutingPolicy(placement=own)
+        driver = Driver(fabric, policy, seed=name)
+        driver.connect_all()
+        link_id = random_source.choice(targets(fabric))
+        for step in (
+            some_placement(fabric, random_source),
+            link_id,
+            some_placement(fabric, random_source),
+            None,
+            link_id,
+        ):
+            if isinstance(step, str):
+                driver.set_link(step, up=step in driver.fake.links_down)
+            else:
+                driver.keeper.place(step)
+                driver.drain()
+            driver.settle()
+            driver.check_converged()
+            check_walks(driver)
+        assert driver.keeper.version == 0
+        placed = [event for event in driver.events if event["event"] == "placed"]
+        assert len(placed) == 3
+        assert sum(event["event"] == "repaired" for event in driver.events) == 2
+
+
+def check_walks(driver: Driver) -> None:
+    """Packets of all declared connections take the paths of the keeper's routes."""
+    routes = driver.keeper.routes
+    placement = routes.policy.placement
+    for each in placement.links_of if placement is not None else ():
+        path = routes.path(*each)
+        walked = driver.fake.send(each.src, each.dst, tcp_dst=placement.tcp_port(each.channel))
+        assert walked.hops == path.hops if path is not None else walked.outcome is not Outcome.DELIVERED
+
+
+def test_a_placement_during_a_repair_announces_both() -> None:
+    fabric = built(NAMED["spine-leaf 4x2"])
+    driver = Driver(fabric, RoutingPolicy(local_repair=False), seed=1)
+    driver.connect_all()
+    driver.events.clear()
+    driver.set_link("leaf0-spine0", up=False)
+    while driver.keeper.links_down() != {"leaf0-spine0"}:
+        driver.step()
+    driver.keeper.place(some_placement(fabric, random.Random(1)))
+    driver.drain()
+    driver.settle()
+    told = [event["event"] for event in driver.events if event["event"] in ("placed", "repaired")]
+    assert told == ["placed", "repaired"]
+
+
+def test_another_base_port_is_refused_at_run_time() -> None:
+    fabric = built(NAMED["spine-leaf 4x2"])
+    driver = Driver(fabric, RoutingPolicy(placement=Placement.of({Connection(Gpu(0, 0), Gpu(1, 0)): ()})))
+    with pytest.raises(PlacementError, match="base port is 9000"):
+        driver.keeper.place(Placement.of({}, base_port=9000))
+
+
 def test_hashed_connections_load_spines_like_balls_in_bins() -> None:
     """Eight jobs of one flow over eight uplinks: the slowest gets E[1 / max load] = 0.41, the mean job 0.656."""
     fabric = built(FabricSpec(FabricKind.RAIL_OPTIMIZED, 2, 8, spines=8, domains_per_leaf=1))
