@@ -16,7 +16,8 @@ from topologies.presets import preset as named_preset
 
 if TYPE_CHECKING:
     from simulator.economics.bill import Bill, Comparison, Sum
-    from simulator.economics.price_book import Figure, PriceBook, Prices
+    from simulator.economics.price_book import PriceBook, Prices
+    from simulator.economics.reading import Figure
 
 GPUS = (32_768,)
 RAILS = (8, 256)

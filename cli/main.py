@@ -29,6 +29,7 @@ COMMANDS = {
     "compare": "Results side by side, or beside a log of nccl-tests.",
     "iteration": "What one training iteration of a model sends.",
     "cost": "What a fabric is made of, what it costs and what it draws.",
+    "downtime": "What failures cost a training job, by part.",
     "up": "Start a fabric that stays up in the background.",
     "down": "Take fabrics down and remove everything that is theirs.",
     "status": "The fabrics that are up, and how they are.",

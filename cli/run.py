@@ -67,15 +67,16 @@ def command(
     """Run a SCENARIO, a file or an experiment of the catalogue by name: its workload, healthy and with its failures.
 
     Prints the table and writes results, figures and a report. Ctrl-C keeps what was measured. Exit code 1 if a transfer
-    was not made in full. R1 to R9 or C7 to C11 in place of a file make one table of the papers' numbers on the
-    simulator; paper-tables all of R, c4-planning and c4-replanning those of C, rail-only-with-planning rail-only's.
+    was not made in full. R1 to R9 or C6 to C11 in place of a file make one table of the papers' numbers on the
+    simulator; paper-tables all of R, c4-downtime, c4-planning and c4-replanning those of C, rail-only-with-planning
+    rail-only's.
     """
     from experiments.reference.registry import is_reference
 
     if scenario is not None and is_reference(scenario):
         if backend == "emulator":
             raise click.BadParameter(f"{scenario} runs on the simulator only", param_hint="'--backend'")
-        return run_reference(scenario, results_root, as_json)
+        return run_reference(scenario, results_root, as_json, check)
     signal.signal(signal.SIGTERM, _interrupt)
     given = {"backend": backend, "engine": engine, "repetitions": repetitions}
     if resume is not None:

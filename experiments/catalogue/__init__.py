@@ -70,12 +70,13 @@ def entries() -> tuple[Entry, ...]:
         scenario = find_scenario(name)
         gpus = max(len(fabric.gpus) for fabric in scenario.build_fabrics().values())
         found.append(Entry(name, " ".join(scenario.question.split()), gpus, gpus <= LARGEST_EMULATED))
-    found += [Entry(name, question, gpus, False) for name, (question, gpus) in PLANNING_QUESTIONS.items()]
+    found += [Entry(name, question, gpus, False) for name, (question, gpus) in C4_QUESTIONS.items()]
     tables = f"Which published numbers does Railbed reproduce ({', '.join(REFERENCES)})?"
     return (*found, Entry(PAPER_TABLES, tables, 0, False))
 
 
-PLANNING_QUESTIONS = {
+C4_QUESTIONS = {
+    "c4-downtime": ("How much of a job's time do failures take without and with automatic diagnosis?", 0),
     "c4-planning": ("What is planned traffic worth beside hashed, and to which jobs?", 512),
     "c4-replanning": ("One of eight uplinks down: what do a static and a new plan give?", 128),
     "rail-only-with-planning": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.reference.bill import R1, R2
+from experiments.reference.downtime import C6
 from experiments.reference.forwarding import R3
 from experiments.reference.iterations import R4
 from experiments.reference.planning import C7, C8, C9, C10, C11, RP
@@ -20,10 +21,14 @@ REFERENCES: dict[str, Reference] = {reference.name: reference for reference in (
 PLANNING: dict[str, Reference] = {reference.name: reference for reference in (C7, C8, C9, C10, C11, RP)}
 """Those of traffic planning, by name."""
 
+DOWNTIME: dict[str, Reference] = {C6.name: C6}
+"""That of downtime, by name."""
+
 PAPER_TABLES = "paper-tables"
 """The name of :data:`REFERENCES` together."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
+    "c4-downtime": tuple(DOWNTIME),
     "c4-planning": ("C7", "C9", "C10", "C11"),
     "c4-replanning": ("C8",),
     "rail-only-with-planning": ("RP",),
@@ -31,7 +36,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 """Names of several at once; the catalogue lists them."""
 
-_ALL = REFERENCES | PLANNING
+_ALL = REFERENCES | DOWNTIME | PLANNING
 
 
 def is_reference(name: str) -> bool:

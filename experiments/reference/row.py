@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from topologies.errors import RailbedError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Mark(str, Enum):
@@ -115,7 +118,8 @@ Told = Callable[[str], None]
 class Reference:
     """A named group of rows: the claim it checks, how, and what makes the rows.
 
-    ``axes`` are the title and the labels of a figure of the rows' lines, ``bands`` the published ranges in it.
+    ``axes`` are the title and the labels of a figure of the rows' lines, ``bands`` the published ranges in it; ``draw``
+    makes a figure of another form.
     """
 
     name: str
@@ -124,6 +128,7 @@ class Reference:
     make: Callable[[Told], list[ReferenceRow]]
     axes: tuple[str, str, str] | None = None
     bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    draw: Callable[[Sequence[ReferenceRow]], Figure] | None = None
 
 
 class UnknownReferenceError(RailbedError, ValueError):

@@ -77,7 +77,9 @@ def markdown(references: Sequence[Reference], rows: Sequence[ReferenceRow]) -> s
 
 
 def figure_of(reference: Reference, rows: Sequence[ReferenceRow]) -> Figure | None:
-    """The lines of an experiment that has a figure; None for others."""
+    """The figure of an experiment that has one; None for others."""
+    if reference.draw is not None:
+        return reference.draw([row for row in rows if row.experiment == reference.name])
     if reference.axes is None:
         return None
     lines: dict[str, list[tuple[float, float]]] = {}

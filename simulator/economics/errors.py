@@ -11,3 +11,9 @@ class PriceBookError(RailbedError, ValueError):
     """A price book is missing, not readable or wrong; the message names the file, the key and what was expected."""
 
     exit_code = 2
+
+
+class DowntimeInputsError(RailbedError, ValueError):
+    """Inputs of the downtime model are missing, not readable or impossible; the message names file, key and value."""
+
+    exit_code = 2

@@ -14,17 +14,13 @@ rates:
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from simulator.economics.errors import PriceBookError
-from topologies.near import did_you_mean
+from simulator.economics.reading import Figure, Reader, read_text, read_yaml
 
 BUILT_IN = "the built-in price book"
 FIGURES = {
@@ -35,14 +31,6 @@ FIGURES = {
     "cable_price": "the price of one cable without its transceivers",
 }
 _SWITCH_FIGURES = {"price": "the price of the whole switch", "power_w": "the watts of the whole switch"}
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One price or one power, and where it is from."""
-
-    value: float
-    source: str
 
 
 @dataclass(frozen=True)
@@ -107,27 +95,13 @@ def default_price_book() -> PriceBook:
 
 def load_price_book(path: Path) -> PriceBook:
     """The price book in a YAML file; raises PriceBookError for a file that is missing, not readable or wrong."""
-    try:
-        return parse_price_book(path.read_text(encoding="utf-8"), str(path))
-    except OSError as error:
-        raise PriceBookError(f"{path}: the price book cannot be read: {error.strerror}; check the path") from None
-    except UnicodeDecodeError:
-        raise PriceBookError(f"{path}: this is no text in UTF-8; a price book is a YAML file") from None
+    return parse_price_book(read_text(path, "price book", PriceBookError), str(path))
 
 
 def parse_price_book(text: str, name: str) -> PriceBook:
     """The price book in a YAML text; ``name`` is what errors call it."""
-    try:
-        data = yaml.load(text, _UniqueKeys)  # a subclass of the safe loader
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark else ""
-        what = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise PriceBookError(f"{name}: this is no YAML{where}: {what}; correct it") from None
-    except (RecursionError, ValueError) as error:
-        raise PriceBookError(f"{name}: this is no YAML: {' '.join(str(error).split())}; correct it") from None
-    reader = _Reader(name)
-    top = reader.section(data, "", ("currency", "rates"))
+    reader = Reader(name, PriceBookError, {**FIGURES, **_SWITCH_FIGURES})
+    top = reader.section(read_yaml(text, name, PriceBookError), "", ("currency", "rates"))
     currency = top["currency"]
     if not isinstance(currency, str) or not currency.strip():
         raise reader.wrong("currency", "the name of a currency like 'USD'", currency)
@@ -135,7 +109,7 @@ def parse_price_book(text: str, name: str) -> PriceBook:
     return PriceBook(name, currency.strip(), {rate: _prices(reader, value, f"rates.{rate:g}") for rate, value in rates})
 
 
-def _prices(reader: _Reader, data: object, key: str) -> Prices:
+def _prices(reader: Reader, data: object, key: str) -> Prices:
     section = reader.section(data, key, FIGURES, optional=("switches",))
     figures = {name: reader.figure(section[name], f"{key}.{name}", what) for name, what in FIGURES.items()}
     switches = {}
@@ -149,80 +123,3 @@ def _prices(reader: _Reader, data: object, key: str) -> Prices:
                 **{name: reader.figure(own[name], f"{where}.{name}", what) for name, what in _SWITCH_FIGURES.items()}
             )
     return Prices(**figures, switches=switches)
-
-
-class _Reader:
-    """Checks the parts of a book; every error names the file, the key and what was expected there."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def wrong(self, key: str, expected: str, found: object) -> PriceBookError:
-        shown = " ".join(repr(found).split())
-        where = f"{self.name}: {key}" if key else self.name
-        return PriceBookError(
-            f"{where}: expected {expected}, found {shown if len(shown) <= 60 else shown[:57] + '...'}"
-        )
-
-    def section(self, data: object, key: str, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Any]:
-        """A mapping with all keys of ``needed`` and no others than those of ``optional``."""
-        needed, optional = tuple(needed), tuple(optional)
-        if not isinstance(data, dict):
-            raise self.wrong(key, f"the keys {', '.join(needed)}", data)
-        prefix = f"{key}." if key else ""
-        for name in data:
-            if name not in (*needed, *optional):
-                known = (*needed, *optional)
-                hint = did_you_mean(name, known).rstrip("? ") or f"the keys here are {', '.join(known)}"
-                raise PriceBookError(f"{self.name}: {prefix}{name}: this key is unknown; {hint}")
-        for name in needed:
-            if name not in data:
-                what = FIGURES.get(name) or _SWITCH_FIGURES.get(name)
-                expected = f"; expected {what}" if what else ""
-                raise PriceBookError(f"{self.name}: {prefix}{name}: this key is missing{expected}")
-        return data
-
-    def by_number(self, data: object, key: str, what: str) -> list[tuple[float, Any]]:
-        """The entries of a mapping whose keys are numbers above 0; there is at least one."""
-        if not isinstance(data, dict) or not data:
-            raise self.wrong(key, f"entries whose key is {what}", data)
-        for number in data:
-            if not _is_number(number) or number <= 0:
-                raise self.wrong(f"{key}.{number}", f"{what}, above 0, as the key", number)
-        return list(data.items())
-
-    def figure(self, data: Any, key: str, what: str) -> Figure:
-        """A number of at least 0, bare or with its source."""
-        source = f"given in {self.name}"
-        if isinstance(data, dict):
-            section = self.section(data, key, ("value",), ("source",))
-            data, key = section["value"], f"{key}.value"
-            if "source" in section:
-                source = section["source"]
-                if not isinstance(source, str) or not source.strip():
-                    raise self.wrong(
-                        f"{key.removesuffix('.value')}.source", "a text that says where it is from", source
-                    )
-        if not _is_number(data) or data < 0:
-            raise self.wrong(key, f"a number of at least 0 ({what})", data)
-        return Figure(float(data), source.strip())
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-class _UniqueKeys(yaml.SafeLoader):
-    """The safe loader, which also refuses a key that occurs twice: the first value would be lost without a word."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            if isinstance(key_node, yaml.ScalarNode):
-                key = self.construct_object(key_node)
-                if key in seen:
-                    raise yaml.MarkedYAMLError(
-                        problem=f"the key '{key}' occurs twice", problem_mark=key_node.start_mark
-                    )
-                seen.add(key)
-        return super().construct_mapping(node, deep)

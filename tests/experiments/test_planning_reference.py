@@ -19,7 +19,7 @@ from experiments.reference.planning import (
     shares,
     training_jobs,
 )
-from experiments.reference.registry import GROUPS, PLANNING, REFERENCES, find, is_reference
+from experiments.reference.registry import DOWNTIME, GROUPS, PLANNING, REFERENCES, find, is_reference
 from experiments.reference.row import ReferenceRow, exactly
 from topologies.builders import build
 from topologies.model import FabricKind, FabricSpec, Failures
@@ -29,7 +29,8 @@ FABRIC = build(ONE_NIC)
 
 def test_the_planning_experiments_have_names_of_their_own() -> None:
     assert not set(PLANNING) & set(REFERENCES)
-    assert set(PLANNING) == {one for name, members in GROUPS.items() for one in members if name != "paper-tables"}
+    grouped = {one for name, members in GROUPS.items() for one in members if name != "paper-tables"}
+    assert grouped == {*PLANNING, *DOWNTIME}
     assert [reference.name for reference in find(["c4-planning", "c8"])] == ["C7", "C9", "C10", "C11", "C8"]
     assert all(map(is_reference, (*PLANNING, *GROUPS)))
 
