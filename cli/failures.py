@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from cli.fabrics import name_option, need_root, running_fabric
-from cli.impairing import netem_words
+from cli.impairing import impairment_words
 from cli.output import json_option, print_json, table
 
 
@@ -32,15 +30,4 @@ def command(reset: bool, name: str | None, as_json: bool) -> None:
     elif not found:
         click.echo("nothing is wrong")
     else:
-        click.echo(table(("link", "what is wrong"), [(one["link"], _words(one)) for one in found]))
-
-
-def _words(one: dict[str, Any]) -> str:
-    words = ["down"] if one["down"] else []
-    if one["blackhole"]:
-        words.append(f"swallows packets ({' and '.join(one['blackhole'])})")
-    if one["rate_mbps"] is not None:
-        words.append(f"{one['rate_mbps']:g} Mbit/s only")
-    if one["delay_ms"] or one["loss_share"]:
-        words.append(netem_words(one))
-    return ", ".join(words)
+        click.echo(table(("link", "what is wrong"), [(one["link"], impairment_words(one)) for one in found]))

@@ -41,3 +41,15 @@ def blackhole_words(state: dict[str, Any]) -> str:
     if not state["blackhole"]:
         return "swallows nothing"
     return f"swallows all packets ({' and '.join(state['blackhole'])}); its ports stay up"
+
+
+def impairment_words(one: dict[str, Any]) -> str:
+    """All that is wrong with a link."""
+    words = ["down"] if one["down"] else []
+    if one["blackhole"]:
+        words.append(f"swallows packets ({' and '.join(one['blackhole'])})")
+    if one["rate_mbps"] is not None:
+        words.append(f"{one['rate_mbps']:g} Mbit/s only")
+    if one["delay_ms"] or one["loss_share"]:
+        words.append(netem_words(one))
+    return ", ".join(words)

@@ -46,6 +46,8 @@ COMMANDS = {
     "delay": "A link that delays packets, where the kernel can.",
     "loss": "A link that loses packets, where the kernel can.",
     "failures": "What is wrong with the links, and the end of it.",
+    "mystery": "Hide a fault in a running fabric for others to find.",
+    "solve": "Judge who says where the hidden fault is.",
     "calibrate": "What this machine forwards, and whether the default scales hold on it.",
     "bench": "A benchmark of the checkout, by name.",
     "doctor": "What this machine can emulate, and what to do about what it can't.",

@@ -31,6 +31,7 @@ from emulator.kernel import raise_open_files_limit
 from emulator.link_control import LinkControl
 from emulator.load import LoadWatch
 from emulator.mininet_net import mininet_view, run_line
+from emulator.mystery_control import MysteryControl
 from emulator.openvswitch import OpenVSwitch, instances_for, kernel_datapath_available
 from emulator.rundir import RunDir
 from emulator.selftest import all_pairs, check_reachability, run_self_test
@@ -80,6 +81,7 @@ class Emulation:
         self._port = openflow_port
         self._machine_namespace = machine_namespace
         self.links = LinkControl(self)
+        self.mystery = MysteryControl(self)
         self._devices: Devices | None = None
         self._ovs: OpenVSwitch | None = None
         self._controller: ControllerProcess | AbsentController | None = None

@@ -108,6 +108,12 @@ class ImpairmentError(EmulatorError):
     exit_code = 2
 
 
+class MysteryError(EmulatorError):
+    """No fault can be hidden now, or none is hidden that could be found."""
+
+    exit_code = 2
+
+
 class NotEmulatedError(EmulatorError):
     """This kernel cannot emulate what was asked for."""
 

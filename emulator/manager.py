@@ -121,6 +121,28 @@ class RunningFabric:
         """Undo everything that is wrong with any link; ids of the links that were impaired."""
         return list(self._request({"verb": "reset"}))
 
+    def hide_fault(self, seed: int, kinds: Sequence[str] = ()) -> dict[str, Any]:
+        """Hide the fault of ``seed``, of one of ``kinds`` (FaultKind; none: those that every kernel can do).
+
+        It is in no list of what is wrong until it is found; the answer is that of :meth:`mystery`.
+        """
+        return dict(self._request({"verb": "hide-fault", "seed": seed, "kinds": list(kinds)}))
+
+    def mystery(self) -> dict[str, Any]:
+        """Whether a hidden fault is ``open`` and, if so, its ``seed``, possible ``kinds`` and the ``tries`` so far."""
+        return dict(self._request({"verb": "mystery"}))
+
+    def solve(self, component: str) -> dict[str, Any]:
+        """Judge an answer to it: ``judgement`` (right, close, wrong), ``sentence``, ``tries``, ``open``, ``fault``.
+
+        ``fault`` is the impairment of the link, None while it is open.
+        """
+        return dict(self._request({"verb": "solve", "component": component}))
+
+    def give_up(self) -> dict[str, Any]:
+        """End it unsolved; like :meth:`solve`, with the judgement ``given-up``."""
+        return dict(self._request({"verb": "give-up"}))
+
     def reach_all(self, timeout_s: float = 5.0) -> dict[str, Any]:
         """Which ordered pairs a datagram gets through, tried for ``timeout_s``."""
         return dict(self._request({"verb": "reach", "timeout_s": timeout_s}))

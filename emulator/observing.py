@@ -28,7 +28,7 @@ def observe(emulation: Emulation, since: int, impairments: bool, counters: Path 
         "t_s": t_s,
         "a_to_b_bytes": [sent.get(a, 0) for a, _ in pairs],
         "b_to_a_bytes": [sent.get(b, 0) for _, b in pairs],
-        "impairments": emulation.links.impairments() if impairments else None,
+        "impairments": emulation.mystery.shown_impairments() if impairments else None,
         "events": events,
         "next": since + len(events),
     }

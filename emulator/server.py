@@ -40,12 +40,22 @@ class ControlServer:
             "provenance": lambda _request, _progress, _cancelled: emulation.provenance(),
             "fail": lambda request, _progress, _cancelled: emulation.links.set_target(request["link"], up=False),
             "restore": lambda request, _progress, _cancelled: emulation.links.restore_target(request["link"]),
-            "impair": lambda request, _progress, _cancelled: emulation.links.impair(request["link"], request["what"]),
-            "impairment": lambda request, _progress, _cancelled: emulation.links.impairment(request["link"]),
+            "impair": lambda request, _progress, _cancelled: emulation.mystery.shown(
+                emulation.links.impair(request["link"], request["what"])
+            ),
+            "impairment": lambda request, _progress, _cancelled: emulation.mystery.shown(
+                emulation.links.impairment(request["link"])
+            ),
             "flapping": lambda request, _progress, _cancelled: emulation.links.flapping(request["link"]),
             "stop-flap": lambda request, _progress, _cancelled: emulation.links.stop_flap(request["link"]),
-            "impairments": lambda _request, _progress, _cancelled: emulation.links.impairments(),
-            "reset": lambda _request, _progress, _cancelled: emulation.links.reset_impairments(),
+            "impairments": lambda _request, _progress, _cancelled: emulation.mystery.shown_impairments(),
+            "reset": self._reset,
+            "hide-fault": lambda request, _progress, _cancelled: emulation.mystery.hide(
+                request["seed"], request["kinds"]
+            ),
+            "mystery": lambda _request, _progress, _cancelled: emulation.mystery.state(),
+            "solve": lambda request, _progress, _cancelled: emulation.mystery.solve(request["component"]),
+            "give-up": lambda _request, _progress, _cancelled: emulation.mystery.give_up(),
             "flap": lambda request, _progress, _cancelled: emulation.links.flap(
                 request["link"], request["down_s"], request["up_s"], request["count"]
             ),
@@ -149,6 +159,12 @@ class ControlServer:
             yield
         finally:
             self._run_lock.release()
+
+    def _reset(self, _request: dict[str, Any], _progress: Any, _cancelled: Any) -> Any:
+        """Restore everything; a hidden fault is among it, and so no longer one."""
+        restored = self._emulation.links.reset_impairments()
+        self._emulation.mystery.forget()
+        return restored
 
     def _trace(self, request: dict[str, Any], _progress: Any, _cancelled: Any) -> Any:
         return trace_probes(self._emulation, request["src"], request["dst"], request.get("count", 5))
