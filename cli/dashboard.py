@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ DEFAULT_PORT = 8400
 
 @click.command("dashboard")
 @name_option
+@click.option("--beside", metavar="FABRIC", help="A second running fabric, shown beside the first.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve at; others need a token.")
 @click.option("--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(1, 65535), help="TCP port.")
 @click.option(
@@ -34,6 +36,7 @@ DEFAULT_PORT = 8400
 @click.option("--speed", default=1.0, show_default=True, help="Speed of a replay, 0.05 to 100.")
 def command(
     name: str | None,
+    beside: str | None,
     host: str,
     port: int,
     token: str | None,
@@ -41,7 +44,7 @@ def command(
     replay: Path | None,
     speed: float,
 ) -> None:
-    """Serve the page of a running fabric, or of a recording, until Ctrl-C.
+    """Serve the page of a running fabric (of two with --beside), or of a recording, until Ctrl-C.
 
     All that is shown is stored in recordings/FABRIC-TIME.jsonl, or in the file of --record, for --replay.
     """
@@ -60,17 +63,21 @@ def command(
     address = f"http://{shown_host}:{port}/" + (f"?token={token}" if token else "")
 
     if replay is not None:
-        if name is not None or record is not None:
-            raise click.UsageError("--replay shows a recording: it goes without --name and --record")
+        if name is not None or beside is not None or record is not None:
+            raise click.UsageError("--replay shows a recording: it goes without --name, --beside and --record")
         source = ReplaySource(read_recording(replay), check_speed(speed))
         serve(application(source, access, lambda _message: None), host, port, lambda: _say(address))
         return
     need_root("dashboard")
-    fabric = running_fabric(name)
-    path = record or Path("recordings") / f"{fabric.name}-{datetime.now():%Y%m%d-%H%M%S}.jsonl"
+    if beside is not None and name is None:
+        raise click.UsageError("--beside shows a second fabric: name the first one with --name")
+    if beside == name is not None:
+        raise click.UsageError(f"'{name}' cannot be shown beside itself: name another fabric with --beside")
+    names = [running_fabric(one).name for one in ([name, beside] if beside is not None else [name])]
+    path = record or Path("recordings") / f"{'+'.join(names)}-{datetime.now():%Y%m%d-%H%M%S}.jsonl"
     with _recording(path) as recorder:
         app = application(
-            FabricSource(lambda: running_fabric(fabric.name)),
+            FabricSource({one: partial(running_fabric, one) for one in names}),
             access,
             lambda message: recorder.write(time.monotonic(), message),
         )

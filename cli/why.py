@@ -9,8 +9,6 @@ import click
 from cli.fabrics import name_option, need_root, running_fabric
 from cli.output import json_option, print_json, table
 from controller.explain import Explanation, explain, foreign_nvswitch
-from controller.placement import Placement
-from controller.policy import RoutingPolicy, relay_named
 from controller.routing import Routes
 from topologies.model import Failures
 
@@ -29,13 +27,7 @@ def command(src: str, dst: str, name: str | None, as_json: bool) -> int:
     running = running_fabric(name)
     status = running.status()
     fabric = running.fabric
-    placed = status.get("placement")
-    policy = RoutingPolicy(
-        relay_named(status.get("relay", "source")),
-        int(status.get("seed", 0)),
-        placement=Placement.from_dict(placed) if placed is not None else None,
-    )
-    routes = Routes(fabric, Failures(links=frozenset(status["links_down"])), policy)
+    routes = Routes(fabric, Failures(links=frozenset(status["links_down"])), running.policy())
     explanation = explain(routes, fabric.gpu(src), fabric.gpu(dst))
     if as_json:
         print_json(as_dict(routes, explanation))

@@ -8,8 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dashboard.errors import ActionError
+from dashboard.pairing import counterpart
 from dashboard.timeline import timeline
 from emulator.names import link_interfaces
+from emulator.rundir import MAX_NAME_LENGTH
+from topologies.model import Fabric
 from topologies.near import did_you_mean
 
 if TYPE_CHECKING:
@@ -17,20 +20,47 @@ if TYPE_CHECKING:
 
 _ID = re.compile(r"[a-z][a-z0-9#-]{0,39}\Z")
 _DIRECTIONS = ("both", "out", "in")
+MOST_WORKLOAD_NAME = 200
+
+CHANGES = ("fail", "restore", "degrade", "blackhole", "flap")
+"""Verbs that change a fabric."""
+
+
+FOR_ALL = ("start", "stop")
+"""Verbs that are about all fabrics of the page."""
 
 
 def checked(order: Any) -> dict[str, Any]:
-    """An order as it may be carried out, with every value that its verb needs; raises ActionError for any other."""
+    """An order as it may be carried out, with every value that its verb needs; raises ActionError for any other.
+
+    ``on`` names the fabric of the page that is meant (empty: the first one); ``both`` says whether the other fabrics
+    are treated likewise.
+    """
     if not isinstance(order, dict) or not isinstance(order.get("verb"), str):
         raise ActionError("an action is a JSON object with a 'verb'")
     verb = order["verb"]
     if verb not in _NEEDED:
         raise ActionError(f"there is no action '{verb}': {did_you_mean(verb, _NEEDED)}known: {', '.join(_NEEDED)}")
-    needed = _NEEDED[verb]
+    needed = dict(_NEEDED[verb])
+    if verb not in FOR_ALL:
+        order = {"on": "", **order}
+        needed["on"] = _on
+    if verb in CHANGES:
+        order = {"both": False, **order}
+        needed["both"] = _flag
     for name in order:
         if name != "verb" and name not in needed:
             raise ActionError(f"the action '{verb}' knows no '{name}'")
     return {"verb": verb, **{name: check(name, order.get(name)) for name, check in needed.items()}}
+
+
+def likewise(order: Mapping[str, Any], fabric: Fabric, other: Fabric) -> dict[str, Any]:
+    """A change of ``fabric`` as one of ``other``: its counterpart, degraded to the same share of its rate."""
+    target = counterpart(fabric, order["target"], other)
+    made = {**order, "target": target}
+    if "rate_mbps" in order:
+        made["rate_mbps"] = order["rate_mbps"] * other.link(target).rate_mbps / fabric.link(order["target"]).rate_mbps
+    return made
 
 
 def perform(fabric: RunningFabric, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,7 +70,7 @@ def perform(fabric: RunningFabric, order: Mapping[str, Any]) -> dict[str, Any]:
         return _change(fabric, verb, order["target"])
     if verb == "path":
         return {"event": "path", "src": order["src"], "dst": order["dst"], **_path(fabric, order)}
-    values = {name: value for name, value in order.items() if name != "verb"}
+    values = {name: value for name, value in order.items() if name not in ("verb", "on", "both")}
     target = values.pop("target")
     if verb == "degrade":
         state = fabric.degrade(target, values["rate_mbps"])
@@ -93,6 +123,24 @@ def _id(name: str, value: Any) -> str:
     return value
 
 
+def _on(name: str, value: Any) -> str:
+    if not isinstance(value, str) or len(value) > MAX_NAME_LENGTH:
+        raise ActionError(f"'{name}' must be the name of a fabric of the page")
+    return value
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ActionError(f"'{name}' must be true or false")
+    return value
+
+
+def _workload(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= MOST_WORKLOAD_NAME:
+        raise ActionError(f"'{name}' must be the name of a workload that is offered, such as first-light/all-reduce")
+    return value
+
+
 def _number(least: float, most: float) -> Callable[[str, Any], float]:
     def check(name: str, value: Any) -> float:
         good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
@@ -122,4 +170,6 @@ _NEEDED: dict[str, dict[str, Callable[[str, Any], Any]]] = {
     "blackhole": {"target": _id, "direction": _direction},
     "flap": {"target": _id, "down_s": _number(0.05, 60), "up_s": _number(0.05, 60), "count": _count},
     "path": {"src": _id, "dst": _id},
+    "start": {"workload": _workload},
+    "stop": {},
 }

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from emulator.shape import shape
 from topologies.model import Fabric, Link, LinkKind, Switch, SwitchKind
 from topologies.scale import Scale, link_rate_mbps
 
@@ -61,7 +62,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Drawing:
-    """All shapes and lines, the ids of all links that may fail, and the GPUs, in the order of the fabric."""
+    """All shapes and lines, the ids of all links that may fail with what each end is shaped to, and the GPUs.
+
+    All in the order of the fabric.
+    """
 
     kind: str
     summary: bool
@@ -69,6 +73,8 @@ class Drawing:
     lines: tuple[Line, ...]
     link_ids: tuple[str, ...]
     rates_mbps: tuple[float, ...]
+    bursts_bytes: tuple[int, ...]
+    queues_bytes: tuple[int, ...]
     gpu_ids: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,12 +82,14 @@ class Drawing:
         return asdict(self)
 
 
-def draw(fabric: Fabric, scale: Scale) -> Drawing:
-    """The drawing of a fabric; with more than 128 GPUs a summary by domain."""
+def draw(fabric: Fabric, scale: Scale, narrow: bool = False) -> Drawing:
+    """The drawing of a fabric; with more than 128 GPUs a summary by domain. ``narrow`` is for half a page."""
     summary = len(fabric.gpus) > SUMMARY_ABOVE_GPUS
-    nodes = [*_domains(fabric, summary), *_switches(fabric, summary)]
+    grid = _grid(fabric, summary, narrow)
+    nodes = [*_domains(fabric, summary, grid), *_switches(fabric, grid)]
     targets = list(fabric.failure_targets())
     lines = [_line(fabric, link, summary, scale) for link in targets if not (summary and link.kind is LinkKind.NVLINK)]
+    shapes = [shape(link_rate_mbps(link, scale)) for link in targets]
     return Drawing(
         kind=fabric.kind.value,
         summary=summary,
@@ -89,6 +97,8 @@ def draw(fabric: Fabric, scale: Scale) -> Drawing:
         lines=tuple(lines),
         link_ids=tuple(link.id for link in targets),
         rates_mbps=tuple(link_rate_mbps(link, scale) for link in targets),
+        bursts_bytes=tuple(one.burst_bytes for one in shapes),
+        queues_bytes=tuple(one.queue_bytes for one in shapes),
         gpu_ids=tuple(gpu.id for gpu in fabric.gpus),
     )
 
@@ -98,17 +108,27 @@ def box_id(domain: int) -> str:
     return f"domain{domain}"
 
 
-def _grid(fabric: Fabric, summary: bool) -> tuple[int, int, float, float]:
-    """(columns of GPUs in a box, boxes in a row, width of a box, height of a box)."""
+class _Grid(NamedTuple):
+    """Boxes of domains in rows: GPUs side by side in a box, boxes in a row, and the size of a box."""
+
+    columns: int
+    across: int
+    width: float
+    height: float
+
+
+def _grid(fabric: Fabric, summary: bool, narrow: bool) -> _Grid:
+    domains, rails = fabric.spec.domains, fabric.spec.rails
+    square = math.ceil(math.sqrt(domains))
     if summary:
-        return 1, math.ceil(math.sqrt(fabric.spec.domains * 2)), 1.6 * STEP, 1.5 * STEP
-    columns = min(fabric.spec.rails, MOST_COLUMNS) if fabric.spec.rails <= 16 else 16
-    rows = math.ceil(fabric.spec.rails / columns)
-    return columns, min(fabric.spec.domains, 4), (columns + 0.8) * STEP, (rows + 2.0) * STEP
+        return _Grid(1, square if narrow else math.ceil(math.sqrt(domains * 2)), 1.6 * STEP, 1.5 * STEP)
+    columns = min(rails, MOST_COLUMNS) if rails <= 16 else 16
+    rows = math.ceil(rails / columns)
+    return _Grid(columns, square if narrow else min(domains, 4), (columns + 0.8) * STEP, (rows + 2.0) * STEP)
 
 
-def _domains(fabric: Fabric, summary: bool) -> list[Node]:
-    columns, across, width, height = _grid(fabric, summary)
+def _domains(fabric: Fabric, summary: bool, grid: _Grid) -> list[Node]:
+    columns, across, width, height = grid
     nodes = []
     for domain in range(fabric.spec.domains):
         left, top = (domain % across) * width, (domain // across) * height
@@ -130,8 +150,8 @@ def _domains(fabric: Fabric, summary: bool) -> list[Node]:
     return nodes
 
 
-def _switches(fabric: Fabric, summary: bool) -> list[Node]:
-    columns, across, width, _ = _grid(fabric, summary)
+def _switches(fabric: Fabric, grid: _Grid) -> list[Node]:
+    columns, across, width, _ = grid
     span = (min(across, fabric.spec.domains) - 1) * width + (columns - 1) * STEP
     nodes = []
     for tier in (0, 1):

@@ -1,4 +1,4 @@
-"""Watches a running fabric and tells what is to be shown, from threads of its own."""
+"""Watches one running fabric of the page and tells what is to be shown, from threads of its own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dashboard.drawing import draw
-from dashboard.loads import Counters, rates_mbps
+from dashboard.loads import Counters, loads
+from dashboard.progress import ReportedRun
 from topologies.errors import RailbedError
+from topologies.model import Fabric
+from workloads.schedule import Schedule
 
 if TYPE_CHECKING:
     from emulator.manager import RunningFabric
@@ -27,16 +30,39 @@ RUN_INTERVAL_S = 0.4
 Publish = Callable[[dict[str, Any]], None]
 
 
-class LiveSource:
+class Board:
     """Shows the fabric that ``attach`` gives; one that ends and comes up again is shown again."""
 
-    def __init__(self, attach: Callable[[], RunningFabric], publish: Publish) -> None:
-        """``publish`` is called from threads of this object."""
-        self._attach = attach
-        self._publish = publish
+    def __init__(
+        self,
+        name: str,
+        attach: Callable[[], RunningFabric],
+        publish: Publish,
+        began: Callable[[], None],
+        narrow: bool = False,
+    ) -> None:
+        """``narrow`` says whether it is drawn for half a page.
+
+        ``publish`` and ``began`` (told when the fabric is first seen, or again) are called from threads of this.
+        """
+        self.name = name
+        self.attach = attach
+        self.fabric: Fabric | None = None
+        self._publish_as = publish
+        self._began = began
+        self._narrow = narrow
+        self._expected: Schedule | None = None
         self._over = threading.Event()
         self._changed = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="dashboard-links", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name=f"dashboard-{name}", daemon=True)
+
+    def publish(self, message: dict[str, Any]) -> None:
+        """Show a message as one of this fabric."""
+        self._publish_as({**message, "on": self.name})
+
+    def expect(self, schedule: Schedule) -> None:
+        """The next run that begins is one of ``schedule``, so that its calls can be told apart."""
+        self._expected = schedule
 
     def start(self) -> None:
         """Begin to watch."""
@@ -54,70 +80,62 @@ class LiveSource:
     def _watch(self) -> None:
         while not self._over.is_set():
             with suppress(RailbedError):
-                self._show(self._attach())
+                self._show(self.attach())
             if not self._over.is_set():
-                self._publish({"event": "gone"})
+                self.publish({"event": "gone"})
             self._over.wait(RETRY_S)
 
-    def _show(self, fabric: RunningFabric) -> None:
+    def _show(self, running: RunningFabric) -> None:
         """Show one fabric until it ends (then a RailbedError is raised) or nobody watches any more."""
-        self._publish({"event": "fabric", "name": fabric.name, **draw(fabric.fabric, fabric.scale).to_dict()})
-        threading.Thread(target=self._follow, args=(fabric,), name="dashboard-runs", daemon=True).start()
-        seen = fabric.observe(0, impairments=True)
+        self.fabric = running.fabric
+        drawing = draw(self.fabric, running.scale, self._narrow)
+        self.publish({"event": "fabric", "name": running.name, **drawing.to_dict()})
+        self._began()
+        threading.Thread(target=self._follow, args=(running,), name="dashboard-runs", daemon=True).start()
+        seen = running.observe(0, impairments=True)
         since, before, wrong, read_s = seen["next"], _counters(seen), None, time.monotonic()
         while not self._over.is_set():
             if seen["impairments"] is not None and seen["impairments"] != wrong:
                 wrong = seen["impairments"]
-                self._publish({"event": "impairments", "links": wrong})
+                self.publish({"event": "impairments", "links": wrong})
             self._over.wait(INTERVAL_S)
             read = self._changed.is_set() or bool(seen["events"]) or time.monotonic() - read_s >= IMPAIRMENTS_S
             if read:
                 self._changed.clear()
                 read_s = time.monotonic()
-            seen = fabric.observe(since, impairments=read)
+            seen = running.observe(since, impairments=read)
             since = seen["next"]
             after = _counters(seen)
-            out, back = rates_mbps(before, after)
+            self.publish(loads(before, after))
             before = after
-            self._publish({"event": "loads", "t_s": round(after.t_s, 3), "a_to_b_mbps": out, "b_to_a_mbps": back})
             for event in seen["events"]:
-                self._publish({"event": "controller", "what": event})
+                self.publish({"event": "controller", "what": event})
 
-    def _follow(self, fabric: RunningFabric) -> None:
+    def _is_expected(self, start: dict[str, Any]) -> Schedule | None:
+        """The schedule of a run that begins, if it is the one that is waited for."""
+        schedule = self._expected
+        if schedule is None or (schedule.name, len(schedule.transfers)) != (start["name"], start["transfers"]):
+            return None
+        self._expected = None
+        return schedule
+
+    def _follow(self, running: RunningFabric) -> None:
         """Tell of the runs on a fabric until it ends."""
-        shown: dict[str, Any] = {}
+        run: ReportedRun | None = None
         told_s = 0.0
         with suppress(RailbedError, OSError):
-            for message in fabric.follow():
+            for message in running.follow():
                 if self._over.is_set():
                     return
+                if message["event"] == "run-start":
+                    run = ReportedRun(message, self._is_expected(message), running.scale)
+                if run is None:
+                    continue
+                run.take(message)
                 ends = message["event"] in ("run-start", "run-end")
-                shown = run_shown(shown, message)
-                if shown and (ends or time.monotonic() - told_s >= RUN_INTERVAL_S):
+                if ends or time.monotonic() - told_s >= RUN_INTERVAL_S:
                     told_s = time.monotonic()
-                    self._publish(shown)
-
-
-def run_shown(shown: dict[str, Any], message: dict[str, Any]) -> dict[str, Any]:
-    """The message about the present run after one more message of it; empty if none was begun."""
-    if message["event"] == "run-start":
-        return {
-            "event": "run", "running": True, "name": message["name"], "engine": message["engine"], "t_s": 0.0,
-            "transfers": message["transfers"], "ended": 0, "failed": 0, "active": 0,
-        }  # fmt: skip
-    if not shown:
-        return {}
-    shown = {**shown, "t_s": round(message.get("t_s", shown["t_s"]), 2)}
-    if message["event"] == "transfers":
-        ended = message["ended"]
-        failed = sum(1 for transfer in ended if transfer["status"] != "complete")
-        return {
-            **shown,
-            "active": len(message["active"]),
-            "ended": shown["ended"] + len(ended),
-            "failed": shown["failed"] + failed,
-        }
-    return {**shown, "running": False, "active": 0} if message["event"] == "run-end" else shown
+                    self.publish(run.progress.shown())
 
 
 def _counters(seen: dict[str, Any]) -> Counters:

@@ -7,12 +7,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dashboard.backlog import Backlog
 from dashboard.errors import ActionError
 from dashboard.recording import Shown
-from dashboard.viewers import STATE
 
 SLOWEST, FASTEST = 0.05, 100.0
-KEPT_ON_SEEK = 50
 
 Publish = Callable[[dict[str, Any]], None]
 
@@ -96,12 +95,10 @@ class Player:
 
 def compact(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of what was shown one after the other, what a viewer who joins needs: the last states, and the last others."""
-    begun = max((place for place, message in enumerate(messages) if message["event"] == "fabric"), default=0)
-    messages = messages[begun:]
-    last = {message["event"]: place for place, message in enumerate(messages)}
-    others = [place for place, message in enumerate(messages) if message["event"] not in STATE]
-    wanted = {last[event] for event in STATE if event in last} | set(others[-KEPT_ON_SEEK:])
-    return [messages[place] for place in sorted(wanted)]
+    backlog: Backlog[dict[str, Any]] = Backlog()
+    for message in messages:
+        backlog.add(message, message)
+    return backlog.items()
 
 
 def _is_number(value: Any) -> bool:

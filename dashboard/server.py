@@ -44,8 +44,8 @@ class Source(Protocol):
     async def run(self, publish: Callable[[dict[str, Any]], None]) -> None:
         """Publish messages, on the event loop, until cancelled."""
 
-    def act(self, order: Any) -> dict[str, Any] | None:
-        """Carry out an order, in a thread; the message for all viewers, if any. Raises RailbedError."""
+    def act(self, order: Any) -> list[dict[str, Any]]:
+        """Carry out an order, in a thread; the messages for all viewers. Raises RailbedError."""
 
     async def replay(self, order: Any) -> None:
         """Change the moment or the speed of a replay; raises ActionError where nothing is replayed."""
@@ -98,10 +98,10 @@ def application(source: Source, access: Access, record: Callable[[dict[str, Any]
         return StreamingResponse(viewers.stream(), media_type="text/event-stream")
 
     async def act(request: Request) -> Response:
-        message = await run_in_threadpool(source.act, await _order(request))
-        if message is not None:
+        messages = await run_in_threadpool(source.act, await _order(request))
+        for message in messages:
             publish(message)
-        return JSONResponse(message or {})
+        return JSONResponse({"messages": messages})
 
     async def replay(request: Request) -> Response:
         await source.replay(await _order(request))

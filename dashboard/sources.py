@@ -1,16 +1,20 @@
-"""The two sources of a page: a running fabric, and a recording."""
+"""The two sources of a page: running fabrics, and a recording."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dashboard.actions import checked, perform
+from dashboard.actions import checked, likewise, perform
 from dashboard.errors import ActionError
-from dashboard.live import LiveSource
+from dashboard.live import Board
+from dashboard.offers import offers
 from dashboard.player import Player
 from dashboard.recording import Shown
+from dashboard.workload import WorkloadRunner
+from topologies.errors import RailbedError
 
 if TYPE_CHECKING:
     from emulator.manager import RunningFabric
@@ -19,29 +23,92 @@ Publish = Callable[[dict[str, Any]], None]
 
 
 class FabricSource:
-    """A running fabric; ``attach`` gives it, and gives it anew after it has ended and come up again."""
+    """Running fabrics beside each other; each is attached to anew after it has ended and come up again."""
 
-    def __init__(self, attach: Callable[[], RunningFabric]) -> None:
+    def __init__(self, attach: Mapping[str, Callable[[], RunningFabric]]) -> None:
+        """``attach`` gives each fabric by its name, in the order in which they are shown."""
         self._attach = attach
-        self._live: LiveSource | None = None
+        self._boards: list[Board] = []
+        self._runner: WorkloadRunner | None = None
+        self._publish: Publish = lambda _message: None
 
     async def run(self, publish: Publish) -> None:
-        """Publish what happens on the fabric."""
+        """Publish what happens on the fabrics."""
         loop = asyncio.get_running_loop()
-        live = self._live = LiveSource(self._attach, lambda message: _call(loop, publish, message))
-        live.start()
+        self._publish = lambda message: _call(loop, publish, message)
+        publish({"event": "boards", "names": list(self._attach)})
+        narrow = len(self._attach) > 1
+        self._boards = [
+            Board(name, attach, self._publish, self._began, narrow) for name, attach in self._attach.items()
+        ]
+        self._runner = WorkloadRunner(self._boards, self._publish)
+        for board in self._boards:
+            board.start()
         try:
             await asyncio.Event().wait()
         finally:
-            live.stop()
+            await asyncio.to_thread(self._end)
 
-    def act(self, order: Any) -> dict[str, Any]:
-        """Carry out an action on the fabric."""
-        try:
-            return perform(self._attach(), checked(order))
-        finally:
-            if self._live is not None:
-                self._live.look_again()
+    def _end(self) -> None:
+        if self._runner is not None:
+            self._runner.close()
+        for board in self._boards:
+            board.stop()
+
+    def _began(self) -> None:
+        """A fabric has come up: what can be started depends on all of them."""
+        fabrics = [board.fabric for board in self._boards]
+        known = [fabric for fabric in fabrics if fabric is not None]
+        if len(known) == len(fabrics):
+            self._publish({"event": "offers", "offers": [offer.to_dict() for offer in offers(known)]})
+
+    def act(self, order: Any) -> list[dict[str, Any]]:
+        """Carry out an action on the fabrics that it is about; the messages about it."""
+        good = checked(order)
+        if self._runner is None:
+            raise ActionError("the page has only just begun; try again")
+        if good["verb"] == "start":
+            return [self._runner.start(good["workload"])]
+        if good["verb"] == "stop":
+            return [self._runner.stop()]
+        board = self._board(good["on"])
+        running = board.attach()
+        orders = [(board, running, good)]
+        if good.get("both"):
+            others = [(other, other.attach()) for other in self._boards if other is not board]
+            orders += [(other, there, likewise(good, running.fabric, there.fabric)) for other, there in others]
+        return self._perform(orders)
+
+    def _board(self, name: str) -> Board:
+        for board in self._boards:
+            if name in ("", board.name):
+                return board
+        names = ", ".join(board.name for board in self._boards)
+        raise ActionError(f"the page shows no fabric '{name}': it shows {names}")
+
+    def _perform(self, orders: Sequence[tuple[Board, RunningFabric, dict[str, Any]]]) -> list[dict[str, Any]]:
+        """Carry orders out at the same time. If one fails, what became of the others is shown all the same."""
+        messages: list[dict[str, Any]] = []
+        errors: list[RailbedError] = []
+
+        def carry_out(board: Board, running: RunningFabric, order: dict[str, Any]) -> None:
+            try:
+                messages.append({**perform(running, order), "on": board.name})
+            except RailbedError as error:
+                errors.append(error)
+            finally:
+                board.look_again()
+
+        threads = [threading.Thread(target=carry_out, args=one) for one in orders]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            for message in messages:
+                self._publish(message)
+            raise errors[0]
+        return messages
 
     async def replay(self, _order: Any) -> None:
         """Nothing is replayed here."""
@@ -61,7 +128,7 @@ class ReplaySource:
         self._player = Player(self._shown, publish, self._speed)
         await self._player.play()
 
-    def act(self, _order: Any) -> dict[str, Any]:
+    def act(self, _order: Any) -> list[dict[str, Any]]:
         """Nothing can be changed in what has been."""
         raise ActionError("this page shows a recording: nothing can be changed in it")
 

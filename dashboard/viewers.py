@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
+
+from dashboard.backlog import Backlog
 
 MOST_WAITING = 100
 """Messages that a viewer can be behind; then its stream ends, and its browser joins anew with the present state."""
 
 MOST_VIEWERS = 200
-KEPT_MESSAGES = 100
 HEARTBEAT_S = 15.0
-STATE = ("fabric", "loads", "impairments", "run", "gone", "replay")
-"""Messages of which only the last one matters; of the others the last 100 are kept for those who join later."""
 
 
 class Viewers:
     """Everyone who looks. All methods are called on the server's event loop."""
 
     def __init__(self) -> None:
-        self._state: dict[str, bytes] = {}
-        self._kept: deque[bytes] = deque(maxlen=KEPT_MESSAGES)
+        self._backlog: Backlog[bytes] = Backlog()
         self._queues: set[asyncio.Queue[bytes | None]] = set()
 
     def __len__(self) -> int:
@@ -37,13 +34,7 @@ class Viewers:
     def publish(self, message: dict[str, Any]) -> None:
         """Show a message to everyone, now; whoever is too far behind is let go."""
         text = encoded(message)
-        event = message["event"]
-        if event == "fabric":
-            self.forget()
-        if event in STATE:
-            self._state[event] = text
-        else:
-            self._kept.append(text)
+        self._backlog.add(message, text)
         for queue in list(self._queues):
             if queue.qsize() >= MOST_WAITING:
                 self._queues.discard(queue)
@@ -52,11 +43,6 @@ class Viewers:
                 queue.put_nowait(None)
             else:
                 queue.put_nowait(text)
-
-    def forget(self) -> None:
-        """Start from nothing: what was shown is not shown to those who join."""
-        self._state.clear()
-        self._kept.clear()
 
     def close(self) -> None:
         """End all streams."""
@@ -67,7 +53,7 @@ class Viewers:
     async def stream(self) -> AsyncIterator[bytes]:
         """Server-sent events for one viewer: the present state, what was kept, then everything as it comes."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-        backlog = [*self._state.values(), *self._kept]
+        backlog = self._backlog.items()
         self._queues.add(queue)
         try:
             yield b"retry: 1000\n\n" + b"".join(backlog)

@@ -20,6 +20,7 @@ from typing import IO, Any
 from pyroute2 import netns
 
 from controller.placement import Placement
+from controller.policy import RoutingPolicy, relay_named
 from emulator import machine_settings
 from emulator.engines import Engine
 from emulator.errors import EmulatorError, FabricExistsError, NoSuchFabricError, NotRootError, out_of_room
@@ -66,6 +67,13 @@ class RunningFabric:
     def status(self) -> dict[str, Any]:
         """State as read back by the fabric just now."""
         return dict(self._request({"verb": "status"}))
+
+    def policy(self) -> RoutingPolicy:
+        """The routing policy that the fabric's controller was started with."""
+        status = self.status()
+        placed = status["placement"]
+        placement = Placement.from_dict(placed) if placed is not None else None
+        return RoutingPolicy(relay_named(status["relay"]), int(status["seed"]), status["local_repair"], placement)
 
     def provenance(self) -> dict[str, str]:
         """Versions of what the fabric runs on."""
@@ -219,6 +227,10 @@ class RunningFabric:
         order = RunOrder(schedule, tuple(failures), seed, engine, on_failure, give_up_s, sample_s, probe)
         request = {"verb": "run", "order": order.to_dict()}
         return record_from_dict(self._request(request, progress))
+
+    def stop_run(self) -> bool:
+        """End the run that goes on now; its :meth:`run` returns what was measured so far. False if there is none."""
+        return bool(self._request({"verb": "stop-run"})["stopped"])
 
     @contextmanager
     def lease(self) -> Iterator[Lease]:

@@ -30,6 +30,7 @@ class ControlServer:
     def __init__(self, run_dir: RunDir, emulation: Emulation) -> None:
         self._emulation = emulation
         self._run_lock = threading.Lock()
+        self._run_cancelled: threading.Event | None = None
         self.stopping = threading.Event()
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(run_dir.socket_path))
@@ -82,6 +83,7 @@ class ControlServer:
                 emulation, request["link"], request["src"], request["dst"], request["rate_per_s"]
             ),
             "run": self._run,
+            "stop-run": self._stop_run,
             "lease": self._lease,
             "follow": self._follow,
             "stop": self._stop,
@@ -125,7 +127,18 @@ class ControlServer:
     def _run(self, request: dict[str, Any], progress: Report, cancelled: threading.Event) -> Any:
         with self._alone():
             order = RunOrder.from_dict(request["order"])
-            return record_to_dict(run_live(self._emulation, order, _until_hangup(progress, cancelled), cancelled))
+            self._run_cancelled = cancelled
+            try:
+                return record_to_dict(run_live(self._emulation, order, _until_hangup(progress, cancelled), cancelled))
+            finally:
+                self._run_cancelled = None
+
+    def _stop_run(self, _request: dict[str, Any], _progress: Any, _cancelled: Any) -> Any:
+        """End the run of a schedule that goes on now, whoever started it; they get what was measured so far."""
+        running = self._run_cancelled
+        if running is not None:
+            running.set()
+        return {"stopped": running is not None}
 
     def _follow(self, _request: dict[str, Any], progress: Report, cancelled: threading.Event) -> Any:
         """Everything that is published from now on, until the reader hangs up."""

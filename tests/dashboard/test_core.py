@@ -5,19 +5,24 @@ from __future__ import annotations
 import io
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dashboard.actions import likewise
 from dashboard.drawing import Drawing, draw
-from dashboard.errors import RecordingError
-from dashboard.loads import Counters, rates_mbps
+from dashboard.errors import ActionError, RecordingError
+from dashboard.loads import Counters, loads, rates_mbps
+from dashboard.pairing import counterpart
 from dashboard.recording import Recorder, read_recording
 from dashboard.timeline import timeline
+from emulator.shape import window_bytes
 from topologies.builders import build
+from topologies.errors import UnknownElementError
 from topologies.model import FabricKind, FabricSpec
 from topologies.scale import default_scale
 
@@ -65,6 +70,62 @@ def test_every_link_that_may_fail_is_told_and_drawn_unless_a_summary_folds_it(
     assert drawn == set(made.link_ids) - folded
 
 
+@pytest.mark.parametrize(("kind", "domains", "rails", "values"), KINDS)
+def test_a_drawing_for_half_a_page_is_narrower_and_has_the_same_parts(
+    kind: FabricKind, domains: int, rails: int, values: dict[str, Any]
+) -> None:
+    fabric = build(FabricSpec(kind, domains, rails, **values))
+    wide, narrow = (draw(fabric, default_scale(fabric), narrow=half) for half in (False, True))
+    assert [node.id for node in wide.nodes] == [node.id for node in narrow.nodes]
+    assert wide.lines == narrow.lines
+    places = {(round(node.x, 3), round(node.y, 3)) for node in narrow.nodes if node.kind != "domain"}
+    assert len(places) == len([node for node in narrow.nodes if node.kind != "domain"])
+
+    def span(drawing: Drawing) -> float:
+        across = [node.x for node in drawing.nodes if node.kind in ("gpu", "domain")]
+        return max(across) - min(across)
+
+    assert span(narrow) <= span(wide)
+    assert domains < 4 or span(narrow) < span(wide)
+
+
+def test_the_shaping_that_is_told_is_that_of_the_links() -> None:
+    made = drawing(FabricKind.RAIL_ONLY, 4, 4)
+    place = made.link_ids.index("d0r1-rail1")
+    assert (made.rates_mbps[place], made.bursts_bytes[place]) == (20.0, 50_000)
+    assert made.queues_bytes[place] == 8 * window_bytes(20.0)
+
+
+def test_the_same_nic_is_found_on_the_other_fabric_whatever_switch_it_leads_to() -> None:
+    rails, leaves, servers, dual = (
+        build(FabricSpec(kind, 4, 4, **values))
+        for kind, values in (
+            (FabricKind.RAIL_ONLY, {}), (FabricKind.RAIL_OPTIMIZED, {}), (FabricKind.SPINE_LEAF, {}),
+            (FabricKind.RAIL_ONLY, {"uplinks": 2}),
+        )
+    )  # fmt: skip
+    assert counterpart(rails, "d2r1-rail1", leaves) == "d2r1-leaf1"
+    assert counterpart(leaves, "d2r1-leaf1", servers) == "d2r1-leaf2"
+    assert counterpart(servers, "d2r1-nv2", rails) == "d2r1-nv2"
+    assert counterpart(rails, "d3r0", leaves) == "d3r0"
+    second = [link.id for link in dual.links_of("s1r2") if link.kind.value == "nic"][1]
+    assert counterpart(dual, "d1r2-nv1", rails) == "d1r2-nv1"
+    for missing, other in (("leaf0-spine0", rails), ("rail0", leaves)):
+        with pytest.raises(ActionError, match="no counterpart"):
+            counterpart(leaves if other is rails else rails, missing, other)
+    with pytest.raises(ActionError, match="no counterpart"):
+        counterpart(dual, second, rails)
+    with pytest.raises(UnknownElementError):
+        counterpart(rails, "d9r9-rail9", leaves)
+
+
+def test_a_change_on_the_other_fabric_is_to_the_same_share_of_its_rate() -> None:
+    rails = build(FabricSpec(FabricKind.RAIL_ONLY, 2, 2))
+    slow = build(replace(FabricSpec(FabricKind.RAIL_OPTIMIZED, 2, 2), nic_rate_mbps=rails.spec.nic_rate_mbps / 4))
+    order = {"verb": "degrade", "target": "d0r1-rail1", "rate_mbps": 10.0, "on": "", "both": True}
+    assert likewise(order, rails, slow) == {**order, "target": "d0r1-leaf1", "rate_mbps": 2.5}
+
+
 def test_rails_stand_above_domains_and_spines_above_rails() -> None:
     made = drawing(FabricKind.RAIL_OPTIMIZED, 4, 4)
     heights = {kind: [node.y for node in made.nodes if node.kind == kind] for kind in ("gpu", "leaf", "rail", "spine")}
@@ -97,6 +158,11 @@ def test_rates_are_bits_over_the_time_between_two_readings() -> None:
     assert rates_mbps(before, after) == ([20.0, 0.0], [0.0, 1.0])
 
 
+def test_the_message_about_loads_has_rates_and_what_was_carried() -> None:
+    told = loads(Counters(10.0, [0], [0]), Counters(12.0, [1_000_000], [250_000]))
+    assert told == {"event": "loads", "t_s": 12.0, "a_to_b_mbps": [4.0], "b_to_a_mbps": [1.0], "carried_mb": [1.25]}
+
+
 def test_no_time_and_counters_that_go_back_give_no_rate() -> None:
     assert rates_mbps(Counters(1.0, [5], [5]), Counters(1.0, [9], [9])) == ([0.0], [0.0])
     assert rates_mbps(Counters(1.0, [5], [5]), Counters(2.0, [1], [5])) == ([0.0], [0.0])
@@ -124,6 +190,7 @@ def test_what_was_not_measured_is_not_in_a_timeline() -> None:
 MESSAGES = st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1000), MESSAGES), min_size=1, max_size=8))
 def test_a_recording_gives_back_what_was_shown(shown: list[tuple[float, dict[str, Any]]]) -> None:
     stream = io.StringIO()

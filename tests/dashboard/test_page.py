@@ -48,7 +48,7 @@ def test_a_recording_is_drawn_and_its_time_can_be_moved_and_it_survives_a_restar
             page.goto(address)
             wait_until(page, f"{data('thick')} > 6")
             assert page.evaluate(data("state")) == "up"
-            assert "taped: rail-only, 4 GPUs" in page.inner_text("#fabric-name")
+            assert "taped: rail-only, 4 GPUs" in page.inner_text(".board h2")
             assert page.is_disabled("[data-verb=fail]")
             page.evaluate("document.getElementById('at').value = 500.1")
             page.dispatch_event("#at", "change")

@@ -9,8 +9,8 @@ import pytest
 
 from dashboard.access import Access, is_loopback
 from dashboard.actions import checked
+from dashboard.backlog import Backlog
 from dashboard.errors import ActionError
-from dashboard.live import run_shown
 from dashboard.player import Player, compact
 from dashboard.recording import Shown
 from dashboard.viewers import MOST_WAITING, Viewers
@@ -73,6 +73,14 @@ def test_which_addresses_are_loopback() -> None:
         {"verb": "blackhole", "target": "d0r0-rail0", "direction": "up"},
         {"verb": "flap", "target": "d0r0-rail0", "down_s": 1, "up_s": 1, "count": 1.5},
         {"verb": "path", "src": "d0r0", "dst": 3},
+        {"verb": "path", "src": "d0r0", "dst": "d0r1", "both": True},
+        {"verb": "fail", "target": "d0r0", "both": 1},
+        {"verb": "fail", "target": "d0r0", "on": "x" * 13},
+        {"verb": "start"},
+        {"verb": "start", "workload": ""},
+        {"verb": "start", "workload": "x" * 300},
+        {"verb": "start", "workload": "first-light/all-reduce", "on": "a"},
+        {"verb": "stop", "target": "d0r0"},
     ],
 )
 def test_what_is_no_action_is_refused(order: Any) -> None:
@@ -82,7 +90,9 @@ def test_what_is_no_action_is_refused(order: Any) -> None:
 
 def test_what_is_an_action_is_taken() -> None:
     order = {"verb": "flap", "target": "leaf0-spine1#2", "down_s": 1, "up_s": 0.5, "count": 3}
-    assert checked(order) == order
+    assert checked(order) == {**order, "on": "", "both": False}
+    assert checked({**order, "on": "b", "both": True}) == {**order, "on": "b", "both": True}
+    assert checked({"verb": "stop"}) == {"verb": "stop"}
 
 
 def test_a_viewer_who_stops_reading_is_let_go_and_the_others_miss_nothing() -> None:
@@ -116,17 +126,18 @@ def test_who_joins_later_gets_the_last_state_and_what_was_kept() -> None:
     assert [text.count(b'"n":%d' % number) for number in range(1, 7)] == [0, 0, 1, 0, 1, 1]
 
 
-def test_a_run_is_counted_from_what_the_fabric_tells() -> None:
-    shown: dict[str, Any] = {}
-    for message in (
-        {"event": "transfers", "t_s": 0.1, "active": [], "ended": []},
-        {"event": "run-start", "name": "x", "engine": "agent", "transfers": 3},
-        {"event": "links", "t_s": 0.2},
-        {"event": "transfers", "t_s": 0.4, "active": [1], "ended": [{"status": "complete"}, {"status": "failed"}]},
-    ):
-        shown = run_shown(shown, message)
-    assert (shown["ended"], shown["failed"], shown["active"], shown["t_s"]) == (2, 1, 1, 0.4)
-    assert run_shown(shown, {"event": "run-end"})["running"] is False
+def test_what_is_said_of_one_fabric_does_not_touch_the_other() -> None:
+    backlog: Backlog[int] = Backlog(kept=2)
+    messages = [
+        {"event": "boards"}, {"event": "fabric", "on": "a"}, {"event": "fabric", "on": "b"},
+        {"event": "loads", "on": "a"}, {"event": "loads", "on": "b"}, {"event": "timeline", "on": "a"},
+        {"event": "timeline", "on": "b"}, {"event": "fabric", "on": "a"},
+    ]  # fmt: skip
+    for number, message in enumerate(messages):
+        backlog.add(message, number)
+    assert backlog.items() == [0, 2, 4, 7, 6]
+    backlog.add({"event": "boards"}, 8)
+    assert backlog.items() == [8]
 
 
 def test_a_jump_shows_only_what_still_matters() -> None:
@@ -134,7 +145,7 @@ def test_a_jump_shows_only_what_still_matters() -> None:
         {"event": "loads", "n": 0}, {"event": "fabric"}, {"event": "loads", "n": 1}, {"event": "timeline"},
         {"event": "loads", "n": 2},
     ]  # fmt: skip
-    assert compact(messages) == [messages[1], messages[3], messages[4]]
+    assert compact(messages) == [messages[1], messages[4], messages[3]]
 
 
 def test_a_replay_plays_in_order_and_obeys() -> None:
