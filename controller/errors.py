@@ -23,6 +23,12 @@ class PlanningError(RailbedError, ValueError):
     exit_code = 2
 
 
+class TelemetryError(RailbedError, ValueError):
+    """An item of telemetry that is malformed."""
+
+    exit_code = 2
+
+
 class RouteError(RailbedError, ValueError):
     """A path was asked for that means nothing, e.g. from a GPU to itself."""
 

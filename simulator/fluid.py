@@ -22,7 +22,7 @@ from simulator.filling import TIE, join, leave, run, settle
 from simulator.folding import first_members
 from simulator.gates import Gates
 from simulator.network import CLOCK, Network, network
-from simulator.outcome import Counters, Flows, transfer_records
+from simulator.outcome import Counters, Flows, Reports, transfer_records
 from simulator.paths import NO_LINK, PairPaths, Router, link_positions, pair_links
 from simulator.work import is_phased, work_of
 from topologies.model import Fabric, Failures
@@ -53,7 +53,8 @@ EACH_EVENT = 20_000
 
 BATCH = 64
 
-Progress = Callable[[float], None]
+Told = Callable[[float], None]
+"""Told the share that is done."""
 
 
 def simulate(
@@ -71,7 +72,8 @@ def simulate(
     seed: int = 0,
     fold: bool = True,
     merge: float = 0.0,
-    progress: Progress | None = None,
+    report_s: float | None = None,
+    progress: Told | None = None,
 ) -> RunRecord:
     """Run a schedule on a fabric; times, sizes and rates of the result are emulated ones of ``scale``.
 
@@ -86,7 +88,8 @@ def simulate(
 
     With ``fold`` equal transfers are solved once; the result is the same. With ``merge``, flows that end within this
     share of the time since the last start, after the first that ends, keep their own end times, but what they leave is
-    given to the others only at the last of these. ``progress`` is told the share done.
+    given to the others only at the last of these. With ``report_s`` the record's ``progress`` tells every so many
+    seconds what the transfers on their way have brought. ``progress`` is told the share done.
     Raises SimulationError, ScheduleError or UnknownElementError for parts that do not fit together.
     """
     check_failures(fabric, failures)
@@ -94,7 +97,9 @@ def simulate(
     check_parts(fabric, schedule.name, schedule.ranks, goodput, delays_s)
     if not 0 <= merge < 1:
         raise SimulationError(f"merge is {merge}; it must be a share, 0 or more and below 1")
-    times = Times(start_delay_s, latency_s, merge)
+    if report_s is not None and not report_s > 0:
+        raise SimulationError(f"report_s is {report_s}; it must be above 0")
+    times = Times(start_delay_s, latency_s, merge, report_s)
     changes = changes_of(failures, repair_delay_s, silent_repair_delay_s)
     with no_collector():
         whole = _Run(fabric, schedule, router, scale, tuple(failures), changes, times, goodput, seed, fold)
@@ -124,11 +129,12 @@ def _check_links(fabric: Fabric) -> None:
 
 @dataclass(frozen=True)
 class Times:
-    """Delays in emulated seconds, and the share of the time within which ends are merged."""
+    """Delays in emulated seconds, the share of the time within which ends are merged, and the time between reports."""
 
     start_delay_s: float
     latency_s: float
     merge: float
+    report_s: float | None
 
 
 class _Run:
@@ -185,6 +191,7 @@ class _Run:
         self.now_s = 0.0
         self.last_start_s = 0.0
         self.events: list[Event] = []
+        self.reports = Reports(times.report_s)
         self.net = self._network(None)
         self.counters = Counters(self.net, failures)
 
@@ -221,13 +228,15 @@ class _Run:
 
     # -- the run ------------------------------------------------------------------------------------------------------
 
-    def run(self, progress: Progress | None) -> RunRecord:
+    def run(self, progress: Told | None) -> RunRecord:
         """All events until nothing can move any more."""
         most = 1 if len(self.member) <= EACH_EVENT else BATCH
         self._apply_changes()
         self._open_gates()
         while self.running.any() or self.timers:
             until = min(self.changes[0].t_s if self.changes else np.inf, self.timers[0][0] if self.timers else np.inf)
+            if self.running.sum() > len(self.still):
+                until = min(until, self.reports.due_s)
             merge, started = self.times.merge, self.last_start_s
             count = run(self.net, until, merge, started, self.waited, self.ended, self.ends, most)
             if not count and until == np.inf:
@@ -242,6 +251,8 @@ class _Run:
                 self._ring(*heapq.heappop(self.timers)[2:])
                 self._open_gates()
             self.counters.sample(self.net, self.now_s)
+            if self.now_s * (1 + TIE) >= self.reports.due_s:
+                self.reports.take(self.net, self.now_s, self.size, np.flatnonzero(self.running).tolist())
             if progress is not None:
                 progress(self.done / max(1, self.flows))
         self._give_up()
@@ -427,4 +438,5 @@ class _Run:
             events=tuple(sorted(self.events, key=lambda event: event.t_s)),
             notes=(*NOTES, *not_modelled(self.failures)),
             last_computation_s=self.last_computation_s,
+            progress=self.reports.progress(self.schedule.transfers, self.part.items),
         )

@@ -13,7 +13,7 @@ from simulator.filling import settle
 from simulator.network import Network
 from topologies.model import Fabric
 from workloads.failures import LinkFailure
-from workloads.records import LinkSeries, TransferRecord, TransferStatus
+from workloads.records import LinkSeries, Progress, TransferRecord, TransferStatus
 from workloads.schedule import Transfer
 
 Ints = NDArray[np.int64]
@@ -48,6 +48,38 @@ class Counters:
             np.array([t_s for t_s, _ in self._samples]),
             counters[:, 0::2],
             counters[:, 1::2],
+        )
+
+
+class Reports:
+    """What flows on their way have brought, every ``every_s`` seconds; never where that is None."""
+
+    def __init__(self, every_s: float | None) -> None:
+        self._every_s = every_s
+        self._made: list[tuple[float, dict[int, int]]] = []
+        self.due_s = math.inf if every_s is None else every_s
+
+    def take(self, net: Network, now_s: float, size_bytes: Ints, running: Sequence[int]) -> None:
+        """Report of the ``running`` flows, whose sizes are in ``size_bytes`` by flow."""
+        received = {}
+        for flow in running:
+            rate = max(float(net.rate[flow]), 0.0) if net.place[flow] >= 0 else 0.0
+            left = float(net.left[flow]) - rate * (now_s - float(net.since[flow]))
+            received[flow] = int(size_bytes[flow] - max(left, 0.0))
+        self._made.append((now_s, received))
+        if self._every_s is not None:
+            self.due_s = (math.floor(now_s / self._every_s + 1e-6) + 1) * self._every_s
+
+    def progress(self, transfers: Sequence[Transfer], flow_of: Ints) -> tuple[Progress, ...]:
+        """The reports by transfer; ``flow_of`` is the flow of each."""
+        members: dict[int, list[int]] = {}
+        for transfer, flow in zip(transfers, flow_of.tolist(), strict=False):
+            members.setdefault(flow, []).append(transfer.id)
+        return tuple(
+            Progress(now_s, transfer_id, count)
+            for now_s, received in self._made
+            for flow, count in received.items()
+            for transfer_id in members[flow]
         )
 
 

@@ -56,6 +56,8 @@ class Transfer:
 class Computation:
     """Global rank ``rank`` computes for ``duration_s`` real seconds, once all in ``after`` have ended.
 
+    ``math.inf`` is a rank that never ends it: what waits for it never starts.
+
     For computing that a ``delay_s`` can't express: at the end of a schedule, or beside a transfer. Its id is from the
     same numbers as those of the transfers; either may wait for the other.
     """
@@ -227,7 +229,8 @@ def _check(schedule: Schedule) -> None:
     for computation in schedule.computations:
         where = f"schedule '{name}', computation {computation.id}"
         _check_rank(computation.rank, ranks, where)
-        _check_seconds("duration_s", computation.duration_s, where)
+        if computation.duration_s != math.inf:
+            _check_seconds("duration_s", computation.duration_s, where)
     items: Sequence[Transfer | Computation] = schedule.transfers
     if schedule.computations:
         items = sorted((*schedule.transfers, *schedule.computations), key=lambda item: item.id)

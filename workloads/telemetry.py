@@ -45,21 +45,25 @@ def calls(schedule: Schedule) -> list[CollectiveCall]:
     """The collective calls of a schedule, in order of their first transfers.
 
     A group starts its next call of a collective where a step of it (operation, phase, source and destination) comes
-    again. Every send-recv is a call of its own. Nothing in a schedule joins the pieces of a stepwise broadcast or
-    reduce: each counts as a call.
+    again, unless it waits for the same computations as before: then it is a further step of the same call. Every
+    send-recv is a call of its own. Nothing in a schedule joins the pieces of a stepwise broadcast or reduce: each
+    counts as a call.
     """
     open_calls: dict[tuple[str, str], list[Transfer]] = {}
-    seen: dict[tuple[str, str], set[tuple[str, int, int, int]]] = {}
+    seen: dict[tuple[str, str], dict[tuple[str, int, int, int], frozenset[int]]] = {}
+    computed = {one.id for one in schedule.computations}
     found: list[list[Transfer]] = []
     for transfer in sorted(schedule.transfers, key=lambda one: one.id):
         tag = transfer.tag
         key = tag.collective, tag.group
         step = tag.operation, tag.phase, transfer.src, transfer.dst
-        if key not in open_calls or step in seen[key] or tag.collective == SEND_RECV:
-            open_calls[key], seen[key] = [], set()
+        waits = frozenset(computed.intersection(transfer.after)) if computed else frozenset()
+        comes_again = key in open_calls and step in seen[key] and not (waits and waits == seen[key][step])
+        if key not in open_calls or comes_again or tag.collective == SEND_RECV:
+            open_calls[key], seen[key] = [], {}
             found.append(open_calls[key])
         open_calls[key].append(transfer)
-        seen[key].add(step)
+        seen[key][step] = waits
     sequences: dict[tuple[str, str], int] = {}
     made = []
     for transfers in found:

@@ -1,0 +1,41 @@
+"""From when on something counts as a fault. Where the numbers are from is in docs/diagnosis.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Times in seconds of the telemetry's clock.
+
+    ``hang_s``: so long must nothing have happened. A rank that has not entered is given ``hang_gaps`` times its usual
+    computing where that is longer. ``slow_ratio``: so many times the delay per byte of its class is a slow message, if
+    it also is ``sigmas`` robust standard deviations (of at least ``least_spread`` of the median) above the median and
+    lasts for ``least_message_s`` (20 round trips; shorter ones can't be judged). ``explained``: with at least this
+    share of the usual, the load of the links explains a delay. ``slow_messages``: a fault shows in so many of them.
+    ``slow_gap`` and ``least_gap_share``: a rank computes slowly whose computing takes so many times that of the median
+    rank, and longer by this share of the time between two operations. ``peers``: the rules of the matrix need so many
+    peers of a rank. ``least_cells``: so many connections, or ranks, are compared. ``window_s``: how far it looks back.
+    ``confirmations``: in so many looks running, each ``every_s`` after the other, a finding is the same before it is
+    told.
+    """
+
+    hang_s: float = 2.0
+    hang_gaps: float = 4.0
+    slow_ratio: float = 1.6
+    sigmas: float = 5.0
+    least_spread: float = 0.05
+    least_message_s: float = 0.1
+    explained: float = 0.75
+    slow_messages: int = 2
+    slow_gap: float = 1.5
+    least_gap_share: float = 0.1
+    peers: int = 2
+    least_cells: int = 3
+    window_s: float = 20.0
+    confirmations: int = 2
+    every_s: float = 0.5
+
+
+DEFAULT = Thresholds()

@@ -1,0 +1,70 @@
+"""Watches a stream of telemetry: looks at it again and again, and tells of a fault once it has been seen to last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.diagnosis.collector import Collector, LinkCounters
+from controller.diagnosis.diagnose import diagnose
+from controller.diagnosis.network import Network
+from controller.diagnosis.telemetry import Telemetry
+from controller.diagnosis.thresholds import DEFAULT, Thresholds
+from controller.diagnosis.verdict import Diagnosis, Syndrome, Verdict
+
+Fault = tuple[Syndrome, str]
+"""What makes two verdicts the same: the syndrome, and the component's id."""
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A fault that is told of at ``t_s``, with the diagnosis that it is from."""
+
+    t_s: float
+    verdict: Verdict
+    diagnosis: Diagnosis
+
+
+class Watch:
+    """One watch over one run. Faults are told once, when they were found in ``limits.confirmations`` looks running.
+
+    A fault is not new if all its hot connections belonged to one of the same syndrome that was told before.
+    """
+
+    def __init__(self, network: Network | None = None, limits: Thresholds = DEFAULT) -> None:
+        links = tuple(link.id for link in network.fabric.links) if network else ()
+        self.collector = Collector(window_s=limits.window_s, link_ids=links)
+        self.latest: Diagnosis | None = None
+        self._network, self._limits = network, limits
+        self._seen: dict[Fault, int] = {}
+        self._told: set[Fault] = set()
+        self._told_cells: dict[Syndrome, set[tuple[int, int]]] = {}
+        self._next_s = 0.0
+
+    def take(self, items: Iterable[Telemetry], counters: LinkCounters | None = None) -> None:
+        """Add telemetry, and a reading of the links' counters."""
+        for item in items:
+            self.collector.take(item)
+        if counters is not None:
+            self.collector.take_counters(counters)
+
+    def look(self, now_s: float) -> list[Alarm]:
+        """Diagnose if it is time again; what is to be told of that has not been told before."""
+        if now_s < self._next_s:
+            return []
+        self._next_s = now_s + self._limits.every_s - 1e-6
+        found = self.latest = diagnose(self.collector.window(now_s), self._network, self._limits)
+        by_fault: dict[Fault, Verdict] = {}
+        for one in found.verdicts:
+            by_fault.setdefault((one.syndrome, one.component.id), one)
+        self._seen = {fault: self._seen.get(fault, 0) + 1 for fault in by_fault}
+        alarms = []
+        for fault, times in self._seen.items():
+            cells = set(by_fault[fault].evidence.cells)
+            known = self._told_cells.setdefault(fault[0], set())
+            if times < self._limits.confirmations or fault in self._told or (cells and cells <= known):
+                continue
+            self._told.add(fault)
+            known.update(cells)
+            alarms.append(Alarm(now_s, by_fault[fault], found))
+        return alarms
