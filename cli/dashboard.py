@@ -24,10 +24,25 @@ DEFAULT_PORT = 8400
 @click.command("dashboard")
 @name_option
 @click.option("--beside", metavar="FABRIC", help="A second running fabric, shown beside the first.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve at; others need a token.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="RAILBED_DASHBOARD_HOST",
+    help="Address to serve at; others need a token.",
+)
 @click.option("--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(1, 65535), help="TCP port.")
 @click.option(
-    "--token", metavar="TOKEN", help="Ask viewers for this token.  [default: none on loopback, else a new one]"
+    "--token",
+    metavar="TOKEN",
+    envvar="RAILBED_DASHBOARD_TOKEN",
+    help="Ask viewers for this token.  [default: none on loopback, else a new one]",
+)
+@click.option(
+    "--url",
+    metavar="URL",
+    envvar="RAILBED_DASHBOARD_URL",
+    help="What viewers open, where a port is forwarded.  [default: from host and port]",
 )
 @click.option("--record", type=click.Path(path_type=Path, dir_okay=False), help="Store all that is shown in this file.")
 @click.option(
@@ -40,6 +55,7 @@ def command(
     host: str,
     port: int,
     token: str | None,
+    url: str | None,
     record: Path | None,
     replay: Path | None,
     speed: float,
@@ -60,7 +76,7 @@ def command(
         token = secrets.token_urlsafe(16)
     access = Access(host, port, token)
     shown_host = f"[{host}]" if ":" in host else host
-    address = f"http://{shown_host}:{port}/" + (f"?token={token}" if token else "")
+    address = (url or f"http://{shown_host}:{port}").rstrip("/") + "/" + (f"?token={token}" if token else "")
 
     if replay is not None:
         if name is not None or beside is not None or record is not None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.policy import RoutingPolicy
+from emulator.environments import PROJECT_ROOT, interpreter
 from emulator.errors import ControllerError, MissingToolError, PortTakenError
 from emulator.kernel import die_with_parent
 from topologies.model import FabricSpec
@@ -22,8 +23,6 @@ ControllerEvent = dict[str, Any]
 PRIORITY = -10
 NORTHBOUND_PORT = 8081
 """Inside the fabric's namespace, so it is free."""
-
-PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
 
 def controller_python(framework: str | None) -> str:
@@ -36,7 +35,7 @@ def controller_python(framework: str | None) -> str:
         return sys.executable
     if framework != "ryu":
         raise MissingToolError(f"unknown controller framework '{framework}'; there are os-ken and ryu")
-    python = Path(os.environ.get("RAILBED_RYU_PYTHON", PROJECT_ROOT / ".venv-ryu" / "bin" / "python"))
+    python = Path(os.environ.get("RAILBED_RYU_PYTHON") or interpreter(".venv-ryu"))
     if not python.exists():
         raise MissingToolError("Ryu is not installed: run './railbed setup --ryu', or use os-ken, its continuation")
     return str(python)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from emulator.asking import Answer, Ask, ask, held_qdiscs
 from emulator.capabilities import AVAILABLE_CONGESTION_CONTROLS, has_fast_failover
+from emulator.environments import interpreter
 from emulator.errors import NoSuchFabricError
 from emulator.rundir import RunDir, known_names
 
@@ -67,7 +68,7 @@ def examine() -> list[Check]:
         check_mininet(ask),
         check_python(sys.version_info[:3]),
         check_os_ken(),
-        check_ryu(Path(os.environ.get("RAILBED_RYU_PYTHON", _checkout() / ".venv-ryu/bin/python")), ask),
+        check_ryu(Path(os.environ.get("RAILBED_RYU_PYTHON") or interpreter(".venv-ryu")), ask),
         check_ports(ask),
         check_memory(Path("/proc/meminfo")),
         check_cores(len(os.sched_getaffinity(0))),
@@ -285,10 +286,6 @@ def check_leftovers() -> Check:
     if stale:
         return Check(name, Verdict.WARN, f"left behind by a crash: {', '.join(stale)}", "run sudo ./railbed down")
     return Check(name, Verdict.OK, f"up: {', '.join(up)}" if up else "none up, nothing left behind")
-
-
-def _checkout() -> Path:
-    return Path(__file__).resolve().parent.parent
 
 
 def _not_checked(name: str, verdict: Verdict = Verdict.FAIL) -> Check:

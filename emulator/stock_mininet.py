@@ -22,7 +22,8 @@ from mininet.net import Mininet
 from mininet.node import Controller, Node, OVSSwitch
 
 from emulator import machine_settings
-from emulator.controller_process import PROJECT_ROOT, ControllerProcess
+from emulator.controller_process import ControllerProcess
+from emulator.environments import PROJECT_ROOT, interpreter
 from emulator.errors import MissingToolError, ShapingError
 from emulator.host_settings import HOST_SYSCTLS
 from emulator.kernel import CLONE_NEWNET, open_network_namespace, raise_open_files_limit, unshare
@@ -71,7 +72,7 @@ class _World:
             raise FabricError(
                 "the controller 'railbed' needs one of Railbed's topologies, for example --topo rail_only"
             )
-        python = PROJECT_ROOT / ".venv" / "bin" / "python"
+        python = interpreter(".venv")
         if not python.exists():
             raise MissingToolError(f"Railbed's environment is missing: run {PROJECT_ROOT}/railbed setup once")
         self.controller = ControllerProcess(self.fabric.spec, self._directory, port=OPENFLOW_PORT, python=str(python))

@@ -6,6 +6,7 @@ import psutil
 import pytest
 
 from emulator.engines import Engine
+from emulator.environments import PROJECT_ROOT, interpreter
 from emulator.names import interface_name
 from emulator.wire import RemoteError
 from simulator.routes import controller_router
@@ -19,7 +20,6 @@ from workloads.records import EventKind, TransferStatus
 pytestmark = live
 
 HEALTHY_GPU_SWITCH_RULES = 12
-PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module", params=[FabricKind.RAIL_ONLY, FabricKind.RAIL_OPTIMIZED], ids=lambda kind: kind.value)
@@ -150,7 +150,7 @@ def test_a_second_run_on_a_busy_fabric_is_refused_and_hanging_up_ends_the_first(
 
 
 def test_stock_mininet_builds_and_pings_the_fabric_as_typed(tmp_path):
-    if not (PROJECT_ROOT / ".venv" / "bin" / "python").exists():
+    if not interpreter(".venv").exists():
         pytest.skip("the checkout has no environment of its own yet: run ./railbed setup")
     before = Path("/proc/sys/net/core/wmem_max").read_text(), subprocess.run(["ip", "link"], capture_output=True).stdout
     words = f"mn --custom {PROJECT_ROOT}/topologies/mn.py --topo rail_only,4,4 --switch railbed --link railbed"

@@ -29,7 +29,7 @@ def call(*command: str | Path, **options: object) -> subprocess.CompletedProcess
         capture_output=True,
         text=True,
         check=False,
-        **{"timeout": 60, **options},
+        **{"timeout": 300, **options},
     )
 
 
@@ -123,6 +123,39 @@ def test_apt_that_fails_becomes_a_sentence(
     assert answer in next(logs.iterdir()).read_text()
 
 
+@pytest.fixture
+def outside(lone_launcher: Path, tmp_path: Path) -> Path:
+    """An environment outside the checkout, up to date, whose interpreter prints its own name."""
+    platform = os.uname()
+    environment = tmp_path / f"{platform.sysname}-{platform.machine}" / ".venv"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin" / "python").write_text('#!/bin/sh\nprintf "%s\\n" "$0"\n')
+    (environment / "bin" / "python").chmod(0o755)
+    files = [lone_launcher.parent / name for name in ("setup.py", "requirements/constraints.txt", "railbed")]
+    stamp = call("sh", "-c", 'printf "%s\n%s\n" "$0" "$(/usr/bin/python3 -V)"; cat -- "$@" | cksum',
+                 lone_launcher.parent, *files)  # fmt: skip
+    (environment / "stamp-base").write_text(stamp.stdout)
+    return environment
+
+
+@needs_root
+def test_environments_may_be_outside_the_checkout(lone_launcher: Path, outside: Path) -> None:
+    settings = {**os.environ, "RAILBED_ENVIRONMENTS": str(outside.parents[1])}
+    done = call(lone_launcher, "results", env=settings)
+    assert (done.returncode, done.stdout) == (0, f"{outside}/bin/python\n"), done.stderr
+    assert not (lone_launcher.parent / ".venv").exists()
+
+
+@needs_root
+@pytest.mark.live
+def test_uninstall_removes_environments_outside_the_checkout(lone_launcher: Path, outside: Path) -> None:
+    settings = {**os.environ, "RAILBED_ENVIRONMENTS": str(outside.parents[1])}
+    script = 'mount -t tmpfs none /run && exec "$0" uninstall'  # other fabrics may be up on this machine
+    done = call("unshare", "--mount", "sh", "-c", script, lone_launcher, env=settings)
+    assert (done.returncode, done.stdout.splitlines()[:1]) == (0, [f"removed: {outside}"]), done.stderr
+    assert not outside.exists()
+
+
 @needs_root
 @pytest.mark.live
 def test_no_network_is_one_sentence_and_the_next_call_starts_anew(lone_launcher: Path, tmp_path: Path) -> None:
@@ -168,7 +201,8 @@ def test_help_of_live_commands_needs_no_root_and_exit_codes_pass_through() -> No
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
 def test_the_shell_scripts_are_clean() -> None:
-    done = call("shellcheck", ROOT / "railbed", ROOT / ".ci" / "run")
+    scripts = [ROOT / name for name in ("railbed", ".ci/run", "vm/provision", "vm/welcome")]
+    done = call("shellcheck", *scripts)
     assert done.returncode == 0, done.stdout
 
 
