@@ -57,7 +57,7 @@ def pytorch_s(running: manager.RunningFabric, python: str, size_bytes: int, repe
         script.flush()
         words = (python, script.name, str(size_bytes), str(repeats))
         launches = [
-            Launch(gpu.id, words, rank_environment(fabric, rank, ranks, os.environ))
+            Launch(gpu.id, words, rank_environment(fabric.gpus[:ranks], rank, os.environ))
             for rank, gpu in enumerate(fabric.gpus)
         ]
         ending = run_programs(

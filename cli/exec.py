@@ -87,7 +87,8 @@ def _launches(
         gpu_ids = [gpu.id for gpu in fabric.gpus[:ranks]]
         return [Launch(gpu_ids[0], mpirun_words(gpu_ids, words, as_root=user is None), base)]
     return [
-        Launch(fabric.gpus[rank].id, words, rank_environment(fabric, rank, ranks, base, port)) for rank in range(ranks)
+        Launch(gpu.id, words, rank_environment(fabric.gpus[:ranks], rank, base, port))
+        for rank, gpu in enumerate(fabric.gpus[:ranks])
     ]
 
 

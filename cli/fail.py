@@ -38,6 +38,8 @@ def _reaction(result: dict[str, Any]) -> str:
             f"noticed after {result['detected_s'] * 1000:.0f} ms, "
             f"new rules everywhere after {result['repaired_s'] * 1000:.0f} ms"
         )
+    if result.get("drained"):
+        return f"noticed after {result['detected_s'] * 1000:.0f} ms; it is out of service, so no route has changed"
     reached, expected = result["reached_pairs"], result["expected_pairs"]
     if result["traffic_back_s"] is None:
         return f"only {reached} of {expected} pairs that are still joined get through"

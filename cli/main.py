@@ -39,6 +39,7 @@ COMMANDS = {
     "path": "Where packets go: declared, by the rules, and in truth.",
     "why": "The reason for each hop of a path.",
     "rules": "What the switches of a running fabric hold.",
+    "drain": "A part of a running fabric out of service, or into it again.",
     "restore": "Undo whatever is wrong with a link, GPU or switch.",
     "blackhole": "A link that swallows packets while its ports stay up.",
     "degrade": "A link with a lower rate.",

@@ -22,4 +22,5 @@ def command(target: str, name: str | None, as_json: bool) -> None:
     if as_json:
         print_json(result)
     else:
-        click.echo(f"{target} is up")
+        left = f", but out of service; 'railbed drain {target} --undo' changes that" if result.get("drained") else ""
+        click.echo(f"{target} is up{left}")

@@ -21,13 +21,14 @@ from topologies.model import Failures
 def command(src: str, dst: str, name: str | None, as_json: bool) -> int:
     """Say for each hop from GPU SRC to GPU DST which rule decides, and what is broken in its way.
 
-    The links that are down are those of the running fabric. Exit code 1 if there is no path.
+    The links that are down or out of service are those of the running fabric. Exit code 1 if there is no path.
     """
     need_root("why")
     running = running_fabric(name)
     status = running.status()
     fabric = running.fabric
-    routes = Routes(fabric, Failures(links=frozenset(status["links_down"])), running.policy())
+    unused = frozenset((*status["links_down"], *status.get("links_drained", ())))
+    routes = Routes(fabric, Failures(links=unused), running.policy())
     explanation = explain(routes, fabric.gpu(src), fabric.gpu(dst))
     if as_json:
         print_json(as_dict(routes, explanation))

@@ -268,6 +268,12 @@ class ControllerApp(App):  # type: ignore[misc]
         self.keeper.place(placement)
         self._send_orders()
 
+    def drain(self, link_ids: frozenset[str]) -> bool:
+        """Take links out of service; for the application's own thread. Whether other routes follow."""
+        changed = self.keeper.drain(link_ids)
+        self._send_orders()
+        return changed
+
     def ask(self, call: Callable[[], Any]) -> Any:
         """The result of ``call``, made in the application's own thread; for other threads. Raises what it raises."""
         answers = hub.Queue()

@@ -168,6 +168,7 @@ class Keeper:
         self._sessions: dict[str, _Session] = {}
         self._port_up: dict[tuple[str, int], bool] = {}
         self._broken: set[str] = set()
+        self._drained: frozenset[str] = frozenset()
         self._held_until_s: dict[str, float] = {}
         self._downs_s: dict[str, deque[float]] = {}
         self._ask_s: dict[str, float] = {}
@@ -214,8 +215,8 @@ class Keeper:
         return sorted(self._sessions)
 
     def links_down(self) -> frozenset[str]:
-        """Links that are not to be used: broken ones, and those that have to prove themselves after flapping."""
-        return frozenset(self._broken | set(self._held_until_s))
+        """Links that are not to be used: broken, drained, and those that must prove themselves after flapping."""
+        return self._drained.union(self._broken, self._held_until_s)
 
     def counted_drops(self, switch_id: str, packets: Mapping[int, Sequence[int]]) -> int:
         """Of a switch's group counters (packets by bucket), those that were dropped at a second dead port."""
@@ -232,6 +233,11 @@ class Keeper:
     def ready(self) -> bool:
         """Whether every declared switch is connected and has its rules."""
         return self._ready
+
+    @property
+    def drained(self) -> frozenset[str]:
+        """Links that are out of service, whether they are up or not."""
+        return self._drained
 
     @property
     def broken(self) -> frozenset[str]:
@@ -328,6 +334,20 @@ class Keeper:
                 )
         self._policy_now = replace(self.policy, placement=wanted)
         self._retarget(self._now_s(), always=True)
+
+    def drain(self, link_ids: frozenset[str]) -> bool:
+        """Take these links, and no others, out of service: no path uses them though they are up.
+
+        Whether other routes follow from it. Raises UnknownElementError for a link that there is not.
+        """
+        for link_id in link_ids:
+            self.fabric.link(link_id)
+        before = self.links_down()
+        if link_ids != self._drained:
+            self._drained = link_ids
+            self._emit("drained", links=sorted(link_ids))
+            self._retarget(self._now_s())
+        return self.links_down() != before
 
     def confirm(self, switch_id: str, token: int) -> None:
         """A switch has obeyed the orders of that token."""

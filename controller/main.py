@@ -82,7 +82,7 @@ def _run(fabric: Fabric, policy: RoutingPolicy, openflow: tuple[str, int], north
         where = {}
         if northbound is not None:
             questions = Questions(app)
-            server = Northbound(emit, questions.answers(), {"/placement": questions.place}).bind(*northbound)
+            server = Northbound(emit, questions.answers(), questions.takes()).bind(*northbound)
             framework.hub.spawn(server.serve_forever)
             where["northbound"] = f"http://{northbound[0]}:{northbound[1]}"
         emit("listening", address=f"{host}:{port}", framework=f"{framework.NAME} {framework.version()}", **where)

@@ -1,9 +1,9 @@
 """The northbound interface: state, paths, failures and counters over HTTP, and a stream of events.
 
-It reads, but for one thing: a PUT of ``/placement`` places connections. Answers are JSON. Errors are ``{"error":
-SENTENCE}`` with status 400 (a bad question), 404 (no such thing), 405 (neither a GET nor that PUT), 413 (too long a
-body) or 504 (a switch did not answer). ``/events`` is a stream without an end: server-sent events if the client asks
-for ``text/event-stream``, else one JSON object a line.
+It reads, but for two things: a PUT of ``/placement`` places connections, one of ``/drained`` takes links out of
+service. Answers are JSON. Errors are ``{"error": SENTENCE}`` with status 400 (a bad question), 404 (no such thing), 405
+(neither a GET nor such a PUT), 413 (too long a body) or 504 (a switch did not answer). ``/events`` is a stream without
+an end: server-sent events if the client asks for ``text/event-stream``, else one JSON object a line.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _ROUTES = {
     "/": "this list",
     "/state": "fabric, version of the routes and how far it is in force, switches connected, links down",
     "/paths": "?src=GPU&dst=GPU: the path in force between two GPUs, with links and relays",
-    "/failures": "links that are broken, links held down after flapping, and the pairs without a path",
+    "/failures": "links broken, out of service, and held down after flapping; pairs without a path",
     "/placement": "PUT a placement (the JSON of --placement), or null for the one at the start",
+    "/drained": "PUT a list of link ids: these are out of service from now on, all others in service",
     "/counters": "?switch=SWITCH: packets and bytes of its ports, and packets dropped at a second dead port",
     "/events": "?since=NUMBER: the events from there on, as they happen",
 }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from controller.errors import NorthboundError
 from controller.framework import NAME, hub, version
-from controller.northbound import Answer, Query, wanted
+from controller.northbound import Answer, Query, Take, wanted
 from controller.placement import Placement
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ class Questions:
     def answers(self) -> dict[str, Answer]:
         """The answers by path."""
         return {"/state": self.state, "/paths": self.paths, "/failures": self.failures, "/counters": self.counters}
+
+    def takes(self) -> dict[str, Take]:
+        """What can be told, by path."""
+        return {"/placement": self.place, "/drained": self.drain}
 
     def state(self, query: Query) -> dict[str, Any]:
         """Fabric, routes and switches."""
@@ -59,6 +63,13 @@ class Questions:
         self._app.ask(lambda: self._app.place(placement))
         return {"placed_connections": _connections(placement)}
 
+    def drain(self, value: Any) -> dict[str, Any]:
+        """Take the links of a list out of service, and all others into it."""
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise NorthboundError("what is drained is a list of link ids; an empty one takes all into service")
+        changed = self._app.ask(lambda: self._app.drain(frozenset(value)))
+        return {"changed": changed, "links_down": sorted(self._app.ask(self._keeper.links_down))}
+
     def paths(self, query: Query) -> dict[str, Any]:
         """The path in force between two GPUs, or of one connection between them."""
         src, dst = (self._keeper.fabric.gpu(name) for name in wanted(query, "src", "dst", optional=("channel",)))
@@ -89,6 +100,7 @@ class Questions:
         pairs = self._keeper.routes.partitioned()
         return {
             "links_broken": sorted(self._keeper.broken),
+            "links_drained": sorted(self._keeper.drained),
             "links_held_down_s": self._keeper.held_down_s(),
             "partitioned": [[src.id, dst.id] for src, dst in pairs],
         }

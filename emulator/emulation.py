@@ -163,6 +163,7 @@ class Emulation:
             raise ControllerError(f"no controller could be started again within {CONTROLLER_TIMEOUT_S:g} s")
         self._await_listening()
         self._await_ready()
+        self.links.drain_again()
 
     def _timed(self, stage: str, progress: Progress, message: str, action: Callable[[], None]) -> None:
         progress(message)
@@ -242,6 +243,7 @@ class Emulation:
             "switches_connected": len(self.controller.switches_connected()),
             "links": len(self.links.shapes) // 2,
             "links_down": self.links.links_down(),
+            "links_drained": sorted(self.links.drained),
             "datapath": "kernel" if self.ovs.kernel_datapath else "userspace",
             "open_vswitch": self.ovs.version,
             "controller": "running" if self.controller.alive() else "ended",

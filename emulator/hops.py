@@ -108,7 +108,7 @@ def trace_probes(emulation: Emulation, src_id: str, dst_id: str, count: int = 5)
         raise EmulatorError(f"{src_id} to itself is no path; name two different GPUs")
     if not 1 <= count <= 1000:
         raise EmulatorError(f"{count} probes cannot be sent; use 1 to 1000")
-    failures = Failures(links=frozenset(emulation.links.links_down()))
+    failures = Failures(links=frozenset(emulation.links.links_unused()))
     path = Routes(fabric, failures, emulation.policy).path(src, dst)
     declared = declared_sightings(path) if path else None
     switches = [hop.switch_id for hop in path.hops] if path else []

@@ -14,10 +14,11 @@ from controller.routing import Routes
 from emulator import impairments
 from emulator.asking import ask
 from emulator.devices import check_shaping, links_up, set_link_up, shapes
-from emulator.errors import NotAFailureTargetError
+from emulator.errors import ControllerError, NotAFailureTargetError
 from emulator.flaps import Flaps
 from emulator.impairments import LinkImpairment
 from emulator.netem import Netem
+from emulator.northbound_client import put
 from emulator.selftest import all_pairs, check_reachability
 from emulator.shaping import read_queues
 from topologies.model import Failures, Link, LinkKind, SwitchKind
@@ -37,6 +38,7 @@ class LinkControl:
         self._fabric = emulation.fabric
         self.shapes = shapes(emulation.fabric, emulation.scale)
         self.flaps = Flaps(self.set_link)
+        self.drained: frozenset[str] = frozenset()
         self._lock = threading.Lock()
 
     def target(self, link_id: str) -> Link:
@@ -82,6 +84,38 @@ class LinkControl:
         results = [self._answer(change) if change["changed"] else change for change in changes]
         changed = [result for result in results if result["changed"]]
         return {**(changed or results)[-1], "target": target_id, "links": len(links), "links_changed": len(changed)}
+
+    def drain(self, target_id: str, on: bool = True) -> dict[str, Any]:
+        """Take a link, or all links of a GPU or switch, out of service, or into it again, though they are up.
+
+        Returns when no switch has a rule left that uses them: ``target``, ``drained``, ``links`` (their ids),
+        ``changed`` (whether any route did) and, if so, ``in_force_s``. Raises UnknownElementError,
+        NotAFailureTargetError, and ControllerError where the controller does not do it.
+        """
+        if self._emulation.choice.foreign:
+            raise ControllerError(f"{target_id} cannot be drained: this fabric has another controller than Railbed's")
+        links = frozenset(link.id for link in self.targets(target_id))
+        with self._lock:
+            since, asked_s = len(self._emulation.controller.events), time.clock_gettime(time.CLOCK_MONOTONIC)
+            wanted = self.drained | links if on else self.drained - links
+            answer = put("/drained", sorted(wanted))
+            self.drained = wanted
+        found = {"target": target_id, "drained": on, "links": sorted(links), "changed": answer["changed"]}
+        if answer["changed"]:
+            down = links.intersection(answer["links_down"])
+            in_force = self._emulation.controller.wait_for(
+                lambda event: event["event"] == "repaired" and links.intersection(event["links_down"]) == down,
+                REPAIR_TIMEOUT_S,
+                f"the switches did not confirm the new rules after {target_id} was drained",
+                since,
+            )
+            found["in_force_s"] = in_force["t_s"] - asked_s
+        return found
+
+    def drain_again(self) -> None:
+        """Tell a controller that has just started what is out of service."""
+        if self.drained:
+            put("/drained", sorted(self.drained))
 
     def impair(self, link_id: str, what: dict[str, Any]) -> dict[str, Any]:
         """Impair one link as ``what`` says; its state as read back from the kernel.
@@ -174,7 +208,8 @@ class LinkControl:
         The result has ``link``, ``up``, ``changed`` and, if it changed, the monotonic time of the change
         (``changed_s``), the seconds until the kernel had done it (``set_s``), the controller had noticed
         (``detected_s``) and all switches had confirmed (``repaired_s``), ``computed_s``, ``reaction_s`` (from the first
-        port message to the last confirmation) and the number of rules. Raises ControllerError when the controller does
+        port message to the last confirmation) and the number of rules. Of a link out of service, of which no route
+        makes use, it has ``detected_s`` and ``drained`` alone. Raises ControllerError when the controller does
         not answer in time.
         """
         (change,) = self._change([self.target(link_id)], up)
@@ -206,6 +241,8 @@ class LinkControl:
             f"the controller did not notice that link {link_id} went {'up' if up else 'down'}",
             since,
         )
+        if link_id in self.drained:
+            return {**change, "detected_s": detected["t_s"] - changed_s, "drained": True}  # no route hangs on it
         repaired = self._emulation.controller.wait_for(
             lambda event: event["event"] == "repaired" and (link_id in event["links_down"]) != up,
             REPAIR_TIMEOUT_S,
@@ -236,6 +273,10 @@ class LinkControl:
             "unreachable": [[src.id, dst.id] for src, dst in outcome.unreachable],
             "traffic_back_s": None if outcome.unreachable else took_s,
         }
+
+    def links_unused(self) -> list[str]:
+        """Ids of the links that no route may use, sorted: down, or out of service."""
+        return sorted(self.drained.union(self.links_down()))
 
     def links_down(self) -> list[str]:
         """Ids of the links that the kernel says are down, sorted."""

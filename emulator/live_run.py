@@ -124,7 +124,7 @@ class _Partitions:
     def why(self, src_rank: int, dst_rank: int) -> str:
         """That a pair is partitioned, and by what; empty if it isn't."""
         fabric = self._emulation.fabric
-        down = frozenset(self._emulation.links.links_down())
+        down = frozenset(self._emulation.links.links_unused())
         if down not in self._known:
             self._known[down] = set(Routes(fabric, Failures(links=down)).partitioned()) if down else set()
         src, dst = fabric.gpu_of_rank(src_rank), fabric.gpu_of_rank(dst_rank)

@@ -87,6 +87,14 @@ class RunningFabric:
         """Bring a link back; returns when all switches have their new rules, with the times it took."""
         return dict(self._request({"verb": "restore", "link": link_id}))
 
+    def drain(self, target_id: str, on: bool = True) -> dict[str, Any]:
+        """Take a link, GPU, switch or rail out of service, or into it again; returns when the rules say so."""
+        return dict(self._request({"verb": "drain", "target": target_id, "on": on}))
+
+    def drained(self) -> list[str]:
+        """Ids of the links that are out of service."""
+        return list(self._request({"verb": "drained"}))
+
     def blackhole(self, link_id: str, direction: str = "both", on: bool = True) -> dict[str, Any]:
         """Swallow all packets of a link (``both``, ``out`` or ``in``) while its ports stay up, or stop doing so."""
         what = {"blackhole": direction, "on": on}

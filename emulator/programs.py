@@ -21,6 +21,7 @@ from emulator.rank_keeper import Places, Program, run_keeper
 from emulator.remote_shell import SOCKET_VARIABLE
 
 GRACE_S = 5.0
+ASK_S = 0.1
 _CHUNK_BYTES = 1 << 16
 
 Sink = Callable[[int, bool, bytes], None]
@@ -71,27 +72,28 @@ def run_programs(
     Raises ProgramError after ``timeout_s`` or when the fabric ends, and KeyboardInterrupt when interrupted; all
     programs have ended by then, and whatever they started.
     """
-    raise_open_files_limit()
     with running.lease() as lease, ExitStack() as stack:
-        files = {"/etc/hosts": hosts_file(running.fabric), "/etc/resolv.conf": RESOLVER_FILE}
-        mounts = {target: _file(lease.run_path / Path(target).name, text) for target, text in files.items()}
-        socket_path = lease.run_path / f"exec-{os.getpid()}.sock"
-        stack.callback(socket_path.unlink, missing_ok=True)
-        places = Places(lease.namespaces, mounts, user)
-        group = _Group(places, launches, socket_path, sink)
+        places, socket_path = prepared(running, lease, user, stack)
+        group = ProgramGroup(places, launches, socket_path, sink)
         stack.callback(group.end)
-        try:
-            group.watch(lease, timeout_s)
-        except KeyboardInterrupt:
-            group.ask_to_end(signal.SIGINT)
-            raise
+        group.watch(lease, timeout_s)
         group.end()
         ending = group.ending
         ending.notes = lease.give_back()
     return ending
 
 
-class _Group:
+def prepared(running: RunningFabric, lease: Lease, user: User | None, stack: ExitStack) -> tuple[Places, Path]:
+    """Where programs run on a leased fabric, and the path of the socket of their remote shell; ``stack`` tidies up."""
+    raise_open_files_limit()
+    files = {"/etc/hosts": hosts_file(running.fabric), "/etc/resolv.conf": RESOLVER_FILE}
+    mounts = {target: _file(lease.run_path / Path(target).name, text) for target, text in files.items()}
+    socket_path = lease.run_path / f"exec-{os.getpid()}.sock"
+    stack.callback(socket_path.unlink, missing_ok=True)
+    return Places(lease.namespaces, mounts, user), socket_path
+
+
+class ProgramGroup:
     """The keeper of some ranks, as seen from the command line's process."""
 
     def __init__(self, places: Places, launches: Sequence[Launch], socket_path: Path, sink: Sink) -> None:
@@ -134,9 +136,23 @@ class _Group:
         for source in (*self._sources, reports):
             self._selector.register(source, selectors.EVENT_READ)
 
-    def watch(self, lease: Lease, timeout_s: float | None) -> None:
-        """Pass output on until every rank has ended; raises ProgramError when they cannot go on."""
-        deadline = None if timeout_s is None else self._started_s + timeout_s
+    def watch(self, lease: Lease, timeout_s: float | None, wants_end: Callable[[], bool] | None = None) -> None:
+        """Pass output on until every rank has ended, or one has failed and the others were asked to end.
+
+        ``wants_end`` is asked ten times a second; once it says so this returns, with ranks still running. Raises
+        ProgramError when the programs cannot go on, and KeyboardInterrupt, which the ranks are told first.
+        """
+        try:
+            self._watch(lease, timeout_s, wants_end)
+        except KeyboardInterrupt:
+            self.ask_to_end(signal.SIGINT)
+            raise
+        finally:
+            with suppress(KeyError):
+                self._selector.unregister(lease.connection)
+
+    def _watch(self, lease: Lease, timeout_s: float | None, wants_end: Callable[[], bool] | None) -> None:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._selector.register(lease.connection, selectors.EVENT_READ)
         while self.running():
             left_s = None if deadline is None else deadline - time.monotonic()
@@ -147,14 +163,17 @@ class _Group:
                     f"the program did not end within {timeout_s:g} s on {len(late)} of {len(self._launches)} ranks "
                     f"({', '.join(map(str, late[:8]))}{', ...' if len(late) > 8 else ''}); all were ended"
                 )
+            if wants_end is not None:
+                if wants_end():
+                    return
+                left_s = ASK_S if left_s is None else min(left_s, ASK_S)
             if lease.connection in self._handle(left_s):
                 raise ProgramError("the fabric was taken down while the program ran; all ranks were ended")
             if self._reports not in self._selector.get_map():
                 raise ProgramError("the programs were killed from outside; all ranks have ended")
             if self.ending.first_failure and self.running():
                 self.ask_to_end(signal.SIGTERM)
-                break
-        self._selector.unregister(lease.connection)
+                return
 
     def running(self) -> list[int]:
         """Ranks that have not ended."""

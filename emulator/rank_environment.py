@@ -9,7 +9,7 @@ from pathlib import Path
 
 from emulator.names import HOST_INTERFACE
 from topologies.addresses import ipv4
-from topologies.model import Fabric
+from topologies.model import Fabric, Gpu
 
 DEFAULT_MASTER_PORT = 29500
 """The port that PyTorch's own launcher takes. Every GPU has ports of its own, so nothing else can hold it."""
@@ -47,34 +47,37 @@ def hosts_file(fabric: Fabric) -> str:
 
 
 def rank_environment(
-    fabric: Fabric, rank: int, ranks: int, base: Mapping[str, str], port: int = DEFAULT_MASTER_PORT
+    gpus: Sequence[Gpu], rank: int, base: Mapping[str, str], port: int = DEFAULT_MASTER_PORT, restarts: int = 0
 ) -> dict[str, str]:
-    """The environment of one of ``ranks`` programs, made from the user's own (``base``).
+    """The environment of one of a job's programs, made from the user's own (``base``).
 
-    Rank r runs on the r-th GPU, domain x rails + rail. Local ranks are places in the HB domain, as on a server with one
-    process per GPU. The names are those that PyTorch's and Open MPI's launchers set.
+    ``gpus`` are those of the ranks, in order. Local ranks are places in the HB domain, by rail among the job's GPUs in
+    it, as on a server with one process per GPU. The names are those that PyTorch's and Open MPI's launchers set.
+    ``restarts`` is how often the job has been started again.
     """
-    gpu = fabric.gpus[rank]
-    local_size = min(fabric.spec.rails, ranks - gpu.domain * fabric.spec.rails)
+    gpu = gpus[rank]
+    rails = sorted(one.rail for one in gpus if one.domain == gpu.domain)
+    local_rank, local_size = rails.index(gpu.rail), len(rails)
     numbers = {
         "RANK": rank,
-        "WORLD_SIZE": ranks,
-        "LOCAL_RANK": gpu.rail,
+        "WORLD_SIZE": len(gpus),
+        "LOCAL_RANK": local_rank,
         "LOCAL_WORLD_SIZE": local_size,
         "NODE_RANK": gpu.domain,
         "GROUP_RANK": gpu.domain,
         "MASTER_PORT": port,
         "OMPI_COMM_WORLD_RANK": rank,
-        "OMPI_COMM_WORLD_SIZE": ranks,
-        "OMPI_COMM_WORLD_LOCAL_RANK": gpu.rail,
+        "OMPI_COMM_WORLD_SIZE": len(gpus),
+        "OMPI_COMM_WORLD_LOCAL_RANK": local_rank,
         "OMPI_COMM_WORLD_LOCAL_SIZE": local_size,
-        "OMPI_COMM_WORLD_NODE_RANK": gpu.rail,
+        "OMPI_COMM_WORLD_NODE_RANK": local_rank,
+        "TORCHELASTIC_RESTART_COUNT": restarts,
     }
     return {
         **DEFAULTS,
         **base,
         **{name: str(number) for name, number in numbers.items()},
-        "MASTER_ADDR": fabric.gpus[0].id,
+        "MASTER_ADDR": gpus[0].id,
         "GLOO_SOCKET_IFNAME": HOST_INTERFACE,
         "TP_SOCKET_IFNAME": HOST_INTERFACE,
         "NCCL_SOCKET_IFNAME": HOST_INTERFACE,

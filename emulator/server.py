@@ -41,6 +41,8 @@ class ControlServer:
             "provenance": lambda _request, _progress, _cancelled: emulation.provenance(),
             "fail": lambda request, _progress, _cancelled: emulation.links.set_target(request["link"], up=False),
             "restore": lambda request, _progress, _cancelled: emulation.links.restore_target(request["link"]),
+            "drain": lambda request, _progress, _cancelled: emulation.links.drain(request["target"], request["on"]),
+            "drained": lambda _request, _progress, _cancelled: sorted(emulation.links.drained),
             "impair": lambda request, _progress, _cancelled: emulation.mystery.shown(
                 emulation.links.impair(request["link"], request["what"])
             ),

@@ -172,6 +172,10 @@ class Driver:
         self.keeper.tick()
         self.drain()
 
+    def unused(self) -> frozenset[str]:
+        """Links that no path may use: down, or out of service."""
+        return self.keeper.drained.union(self.fake.links_down)
+
     def settle(self) -> None:
         """Until the keeper has nothing left to do and has asked all switches again."""
         for _ in range(60):
@@ -179,7 +183,7 @@ class Driver:
             asked = self.now_s
             self.advance(0.5)
             self.run()
-            if self.keeper.stage is Stage.SETTLED and self.keeper.links_down() == self.fake.links_down and asked > 0:
+            if self.keeper.stage is Stage.SETTLED and self.keeper.links_down() == self.unused() and asked > 0:
                 return
         raise AssertionError(f"not settled: {self.keeper.stage}, {self.keeper.links_down()}, {self.fake.links_down}")
 
@@ -199,7 +203,7 @@ class Driver:
             assert held == right, switch_id
             groups = {group.group_id: group_steps(group) for group in groups_for(self.fabric, self.policy)[switch_id]}
             assert {group_id: group.buckets for group_id, group in switch.groups.items()} == groups
-        truth = connected_pairs(self.fabric, self.fake.links_down)
+        truth = connected_pairs(self.fabric, self.unused())
         for pair, outcome in self.outcomes().items():
             assert (outcome is Outcome.DELIVERED) == (pair in truth), (pair, outcome)
 

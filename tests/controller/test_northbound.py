@@ -57,7 +57,7 @@ def ask(port: int, path: str, method: str = "GET", body: str | None = None) -> t
 def test_state_paths_and_failures(port: int) -> None:
     status, index = ask(port, "/")
     assert status == 200
-    assert set(index) == {"/", "/state", "/paths", "/failures", "/counters", "/placement", "/events"}
+    assert set(index) == {"/", "/state", "/paths", "/failures", "/counters", "/placement", "/drained", "/events"}
     status, state = ask(port, "/state")
     assert status == 200
     assert (state["ready"], state["version"], state["links_down"]) == (False, 0, [])
@@ -72,7 +72,9 @@ def test_state_paths_and_failures(port: int) -> None:
     assert (status, placed["channel"], placed["links"]) == (200, 3, path["links"])
     assert path["links"][0] == "d0r0-s0r0"
     assert [hop["switch"] for hop in path["hops"]][-1] == "s2r1"
-    assert ask(port, "/failures") == (200, {"links_broken": [], "links_held_down_s": {}, "partitioned": []})
+    assert ask(port, "/failures") == (200, {
+        "links_broken": [], "links_drained": [], "links_held_down_s": {}, "partitioned": [],
+    })  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -94,6 +96,7 @@ def test_state_paths_and_failures(port: int) -> None:
         ("/state", "DELETE", 405, "only reads"),
         ("/state", "PUT", 405, "only reads"),
         ("/placement", "GET", 405, "use PUT"),
+        ("/drained", "GET", 405, "use PUT"),
     ],
 )
 def test_bad_requests_are_told_in_a_sentence(port: int, path: str, method: str, status: int, words: str) -> None:
@@ -123,6 +126,24 @@ def test_a_placement_is_taken_and_taken_back(port: int) -> None:
     assert ask(port, "/placement", "PUT", "null") == (200, {"placed_connections": 0})
     assert ask(port, "/placement", "PUT", "x" * 10)[0] == 400
     assert ask(port, "/state")[1]["policy"]["placed_connections"] == 0
+
+
+def test_links_are_drained_and_taken_back(port: int) -> None:
+    drained = {"changed": True, "links_down": ["d0r0-rail0"]}
+    assert ask(port, "/drained", "PUT", '["d0r0-rail0"]') == (200, drained)
+    assert ask(port, "/failures")[1]["links_drained"] == ["d0r0-rail0"]
+    assert ask(port, "/drained", "PUT", '["d0r0-rail0"]') == (200, {**drained, "changed": False})
+    assert ask(port, "/drained", "PUT", "[]") == (200, {"changed": True, "links_down": []})
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [('{"a": 1}', 400, "a list of link ids"), ("[3]", 400, "a list of link ids"), ('["d0r9"]', 404, "no link 'd0r9'")],
+)
+def test_what_cannot_be_drained_is_refused(port: int, body: str, status: int, words: str) -> None:
+    got, answer = ask(port, "/drained", "PUT", body)
+    assert got == status
+    assert words in answer["error"]
 
 
 def test_garbage_does_not_end_it(port: int) -> None:

@@ -3,10 +3,11 @@ from topologies.builders import build
 from topologies.model import FabricKind, FabricSpec
 
 FABRIC = build(FabricSpec(FabricKind.RAIL_ONLY, 2, 4))
+GPUS = FABRIC.gpus
 
 
 def test_ranks_are_numbered_domain_by_domain_and_local_ranks_are_rails():
-    told = [rank_environment(FABRIC, rank, 8, {}) for rank in range(8)]
+    told = [rank_environment(GPUS, rank, {}) for rank in range(8)]
     assert [one["RAILBED_GPU"] for one in told] == [f"d{domain}r{rail}" for domain in range(2) for rail in range(4)]
     assert [one["RANK"] for one in told] == [str(rank) for rank in range(8)]
     assert [one["LOCAL_RANK"] for one in told] == ["0", "1", "2", "3"] * 2
@@ -17,15 +18,28 @@ def test_ranks_are_numbered_domain_by_domain_and_local_ranks_are_rails():
 
 
 def test_fewer_ranks_than_gpus_leave_the_last_domain_with_fewer():
-    sizes = [rank_environment(FABRIC, rank, 6, {})["LOCAL_WORLD_SIZE"] for rank in range(6)]
+    sizes = [rank_environment(GPUS[:6], rank, {})["LOCAL_WORLD_SIZE"] for rank in range(6)]
     assert sizes == ["4", "4", "4", "4", "2", "2"]
 
 
+def test_a_rank_that_has_moved_keeps_its_number_and_local_ranks_stay_a_row() -> None:
+    moved = [GPUS[0], GPUS[1], GPUS[6], GPUS[3], GPUS[4]]  # rank 2 has gone from d0r2 to d1r2
+    told = [rank_environment(moved, rank, {}, restarts=1) for rank in range(5)]
+    assert [one["RANK"] for one in told] == ["0", "1", "2", "3", "4"]
+    assert [one["RAILBED_GPU"] for one in told] == ["d0r0", "d0r1", "d1r2", "d0r3", "d1r0"]
+    assert [(one["NODE_RANK"], one["LOCAL_RANK"]) for one in told] == [
+        ("0", "0"), ("0", "1"), ("1", "1"), ("0", "2"), ("1", "0")
+    ]  # fmt: skip
+    assert [one["LOCAL_WORLD_SIZE"] for one in told] == ["3", "3", "2", "3", "2"]
+    assert {one["TORCHELASTIC_RESTART_COUNT"] for one in told} == {"1"}
+    assert rank_environment([GPUS[5], *GPUS[1:3]], 1, {})["MASTER_ADDR"] == "d1r1"
+
+
 def test_the_users_environment_is_kept_but_not_where_it_would_be_wrong():
-    told = rank_environment(FABRIC, 3, 8, {"RANK": "99", "OMP_NUM_THREADS": "4", "MY_DATA": "/data"}, port=1234)
+    told = rank_environment(GPUS, 3, {"RANK": "99", "OMP_NUM_THREADS": "4", "MY_DATA": "/data"}, port=1234)
     assert (told["RANK"], told["OMP_NUM_THREADS"], told["MY_DATA"]) == ("3", "4", "/data")
     assert told["MASTER_PORT"] == "1234"
-    assert rank_environment(FABRIC, 3, 8, {})["OMP_NUM_THREADS"] == "1"
+    assert rank_environment(GPUS, 3, {})["OMP_NUM_THREADS"] == "1"
 
 
 def test_every_gpu_has_a_name_of_its_own_with_its_address():
