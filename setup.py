@@ -11,6 +11,12 @@ setup(
     license="MIT",
     author="Railbed contributors",
     python_requires=">=3.10",
+    classifiers=[
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+    ],
     # The explicit root makes an editable install a plain path entry, which type checkers follow too.
     package_dir={"": "."},
     packages=find_packages(include=[pattern for name in PACKAGES for pattern in (name, f"{name}.*")]),

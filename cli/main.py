@@ -59,9 +59,11 @@ COMMANDS = {
 """Every command with its line in the overview; the module of the same name holds it as ``command``."""
 
 _LIVE, _PAGE = ("live fabrics use", "emulator"), ("the page uses", "dashboard")
+_CLUSTER = ("sweeps on a cluster use", "dask")
 OPTIONAL_MODULES = {
     **dict.fromkeys(("mininet", "os_ken", "psutil", "pyroute2", "scapy"), _LIVE),
     **dict.fromkeys(("starlette", "uvicorn"), _PAGE),
+    **dict.fromkeys(("dask", "distributed"), _CLUSTER),
 }
 """What a plain `pip install` leaves out."""
 

@@ -101,14 +101,11 @@ def on_dask(address: str, command: Sequence[str]) -> Executor:
     """Cases on the simulator, on the Dask cluster whose scheduler is at ``address``.
 
     A case whose worker dies is made by another one. Raises SchedulerError where there is no scheduler, and where its
-    workers lack Railbed.
+    workers lack Railbed, and ModuleNotFoundError where Dask is not installed here.
     """
 
     def execute(cases: Sequence[SweepCase], folder: Path) -> Iterator[Made]:
-        try:
-            dask: Any = importlib.import_module("distributed")
-        except ModuleNotFoundError:
-            raise SchedulerError("--scheduler needs the extra 'dask': pip install 'railbed[dask]'") from None
+        dask: Any = importlib.import_module("distributed")
         try:
             client = dask.Client(address, timeout=CONNECT_S, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as error:

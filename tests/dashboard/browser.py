@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -56,12 +56,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def served(*words: str, port: int | None = None) -> Iterator[str]:
-    """The address of a page that ``railbed dashboard`` serves with these words."""
-    port = port or free_port()
-    command = [sys.executable, "-m", "cli", "dashboard", "--port", str(port), *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+def served(
+    *words: str, port: int | None = None, railbed: Sequence[str] = (sys.executable, "-m", "cli"), folder: Path = ROOT
+) -> Iterator[str]:
+    """The address of a page that ``railbed dashboard`` serves with these words, started in ``folder``."""
+    command = [*railbed, "dashboard", "--port", str(port or free_port()), *words]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
