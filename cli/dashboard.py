@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cli.fabrics import name_option, need_root, running_fabric
-
-if TYPE_CHECKING:
-    from dashboard.recording import Recorder
 
 DEFAULT_PORT = 8400
 
@@ -64,6 +58,7 @@ def command(
 
     All that is shown is stored in recordings/FABRIC-TIME.jsonl, or in the file of --record, for --replay.
     """
+    from cli.recordings import new_recording
     from dashboard.access import Access, is_loopback
     from dashboard.player import check_speed
     from dashboard.recording import read_recording
@@ -91,7 +86,7 @@ def command(
         raise click.UsageError(f"'{name}' cannot be shown beside itself: name another fabric with --beside")
     names = [running_fabric(one).name for one in ([name, beside] if beside is not None else [name])]
     path = record or Path("recordings") / f"{'+'.join(names)}-{datetime.now():%Y%m%d-%H%M%S}.jsonl"
-    with _recording(path) as recorder:
+    with new_recording(path) as recorder:
         app = application(
             FabricSource({one: partial(running_fabric, one) for one in names}),
             access,
@@ -103,22 +98,3 @@ def command(
 
 def _say(address: str) -> None:
     click.echo(f"the page is at {address} (Ctrl-C ends it)")
-
-
-@contextmanager
-def _recording(path: Path) -> Iterator[Recorder]:
-    """A new recording in ``path``; a file that is there is kept, and refused."""
-    from dashboard.errors import RecordingError
-    from dashboard.recording import Recorder
-    from experiments.files import give_to_caller, make_folder
-
-    try:
-        make_folder(path.parent)
-        stream = path.open("x", encoding="utf-8")
-    except OSError as error:
-        raise RecordingError(
-            f"nothing can be recorded in {path}: {error.strerror}; name another with --record"
-        ) from None
-    give_to_caller(path)
-    with stream:
-        yield Recorder(stream, time.monotonic())

@@ -15,6 +15,12 @@ class AmbiguousFabricError(RailbedError):
     exit_code = 2
 
 
+class ConsoleError(RailbedError):
+    """What was typed into a console is not possible; the message says why, and what is."""
+
+    exit_code = 2
+
+
 class NoSuchProgramError(RailbedError):
     """The program that is to run on the GPUs is not on this machine."""
 

@@ -34,6 +34,7 @@ COMMANDS = {
     "down": "Take fabrics down and remove everything that is theirs.",
     "status": "The fabrics that are up, and how they are.",
     "dashboard": "The live page of a running fabric, or of a recording.",
+    "shell": "A console on a running fabric.",
     "exec": "A real program on every GPU of a running fabric.",
     "fail": "Take a link, a GPU or a switch of a running fabric down.",
     "path": "Where packets go: declared, by the rules, and in truth.",
@@ -111,11 +112,19 @@ def railbed(debug: bool) -> None:
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong use."""
     words = sys.argv[1:] if arguments is None else arguments
-    sys.exit(_run(words, debug="--debug" in words[:1] or bool(os.environ.get("RAILBED_DEBUG"))))
+    sys.exit(run_words(words))
 
 
-def _run(words: list[str], debug: bool) -> int:
+def command_named(name: str) -> click.Command:
+    """The command of that name in ``COMMANDS``."""
+    found = railbed.get_command(click.Context(railbed), name)
+    assert found is not None
+    return found
+
+
+def run_words(words: list[str]) -> int:
     """The exit code of the command line ``words``; errors are printed to stderr."""
+    debug = "--debug" in words[:1] or bool(os.environ.get("RAILBED_DEBUG"))
     try:
         result = railbed.main(args=words, prog_name="railbed", standalone_mode=False)
         sys.stdout.flush()

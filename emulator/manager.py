@@ -274,19 +274,25 @@ class RunningFabric:
             if "progress" in message:
                 yield message["progress"]
 
+    def connect(self) -> socket.socket:
+        """A connection to the fabric's control socket (:mod:`emulator.wire`), which the caller closes."""
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(str(self._run_dir.socket_path))
+        except OSError:
+            connection.close()
+            raise NoSuchFabricError(
+                f"the fabric '{self.name}' does not answer; 'railbed down' clears it away, 'railbed up' starts anew"
+            ) from None
+        return connection
+
     def close(self) -> None:
         """Take the fabric down."""
         down(self.name)
 
     @contextmanager
     def _connected(self) -> Iterator[socket.socket]:
-        with socket.socket(socket.AF_UNIX) as connection:
-            try:
-                connection.connect(str(self._run_dir.socket_path))
-            except OSError:
-                raise NoSuchFabricError(
-                    f"the fabric '{self.name}' does not answer; 'railbed down' clears it away, 'railbed up' starts anew"
-                ) from None
+        with self.connect() as connection:
             yield connection
 
     def _request(self, request: dict[str, Any], progress: Callable[[Any], None] | None = None) -> Any:

@@ -11,6 +11,7 @@ import logging
 import os
 import subprocess
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from mininet.cli import CLI
@@ -27,26 +28,28 @@ from topologies.model import Fabric, LinkKind
 _LINE_LOCK = threading.Lock()
 
 
-class _ShellOnDemand:
+class ShellOnDemand:
     """Mixin for Mininet nodes: the shell (and with it a process id) appears when it is first used."""
 
-    _shell: subprocess.Popen[bytes] | None = None
+    _shell: Any = None
     _pid: int | None = None
     _closing = False
     _starting = False
 
     @property
-    def shell(self) -> subprocess.Popen[bytes] | None:
+    def shell(self) -> Any:
+        """The shell; started when it is first asked for."""
         if self._shell is None and not self._closing and not self._starting:
             self._start_shell()
         return self._shell
 
     @shell.setter
-    def shell(self, value: subprocess.Popen[bytes] | None) -> None:
+    def shell(self, value: Any) -> None:
         self._shell = value
 
     @property
     def pid(self) -> int | None:
+        """Process id of the shell."""
         return self.shell.pid if self.shell else self._pid
 
     @pid.setter
@@ -69,7 +72,7 @@ class _ShellOnDemand:
         super().terminate()  # type: ignore[misc]
 
 
-class GpuHost(_ShellOnDemand, Host):  # type: ignore[misc]
+class GpuHost(ShellOnDemand, Host):  # type: ignore[misc]
     """A GPU's host in a network namespace that exists already."""
 
     def __init__(self, name: str, namespace_fd: int, **params: Any) -> None:
@@ -93,7 +96,7 @@ class GpuHost(_ShellOnDemand, Host):  # type: ignore[misc]
         return popen
 
 
-class FabricSwitch(_ShellOnDemand, OVSSwitch):  # type: ignore[misc]
+class FabricSwitch(ShellOnDemand, OVSSwitch):  # type: ignore[misc]
     """A switch whose bridge exists already in the fabric's private Open vSwitch."""
 
     OVSVersion = "3"
@@ -156,10 +159,7 @@ def run_line(net: Mininet, line: str) -> str:
             words = line.split(None, 1)
             if len(words) == 2 and words[0] in net:
                 node = net[words[0]]
-                replaced = " ".join(
-                    net[word].IP() if word in net and net[word] in net.hosts else word for word in words[1].split(" ")
-                )
-                printed.write(node.cmd(replaced) or "")
+                printed.write(node.cmd(addressed(net, words[1])) or "")
             else:
                 command_line.onecmd(line)
         finally:
@@ -167,15 +167,30 @@ def run_line(net: Mininet, line: str) -> str:
     return printed.getvalue()
 
 
+def addressed(net: Mininet, command: str) -> str:
+    """``command`` with the names of hosts replaced by their addresses, as Mininet does."""
+    return " ".join(net[word].IP() if word in net and net[word] in net.hosts else word for word in command.split(" "))
+
+
 def mininet_view(fabric: Fabric, devices: Devices) -> Mininet:
-    """A Mininet object for the running ``fabric``: its nodes, commands and CLI work; building is left to Railbed."""
+    """A Mininet object for the running ``fabric`` in its own process."""
+    return mininet_of(
+        fabric, lambda gpu_id: {"cls": GpuHost, "namespace_fd": devices.namespaces[gpu_id]}, {"cls": FabricSwitch}
+    )
+
+
+def mininet_of(fabric: Fabric, host: Callable[[str], dict[str, Any]], switch: dict[str, Any]) -> Mininet:
+    """A Mininet object for a running ``fabric``: its nodes, commands and CLI work; building is left to Railbed.
+
+    ``host`` gives what the host of a GPU is made with, by its id; ``switch`` is what every switch is made with.
+    """
     Mininet.inited = True  # its initialisation would raise limits of the whole machine for good
     net = Mininet(build=False, controller=None)
     for gpu in fabric.gpus:
         address = f"{ipv4(gpu.domain, gpu.rail)}/{NETWORK_PREFIX_BITS}"
-        net.addHost(gpu.id, cls=GpuHost, namespace_fd=devices.namespaces[gpu.id], ip=address)
-    for switch in fabric.switches:
-        net.addSwitch(switch.id, cls=FabricSwitch, dpid=f"{switch.dpid:016x}", protocols="OpenFlow13")
+        net.addHost(gpu.id, ip=address, **host(gpu.id))
+    for one in fabric.switches:
+        net.addSwitch(one.id, dpid=f"{one.dpid:016x}", protocols="OpenFlow13", **switch)
     for link in fabric.links:
         at_host = link.kind is LinkKind.HOST
         added = net.addLink(

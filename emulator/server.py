@@ -13,6 +13,7 @@ from emulator.emulation import Emulation
 from emulator.errors import EmulatorError
 from emulator.hops import trace_probes
 from emulator.live_run import run_live
+from emulator.node_shells import serve_shell
 from emulator.observing import observe
 from emulator.repair_probe import change_watched, measure_absence, measure_repair
 from emulator.rule_walk import installed, three_paths
@@ -71,6 +72,7 @@ class ControlServer:
             "steady": self._steady,
             "calibrate": self._calibrate,
             "mininet": lambda request, _progress, _cancelled: emulation.mininet_command(request["line"]),
+            "shell": lambda request, report, hung_up: serve_shell(emulation, request, report, hung_up),
             "events": lambda _request, _progress, _cancelled: list(emulation.controller.events),
             "observe": lambda request, _progress, _cancelled: observe(
                 emulation, request["since"], request["impairments"]
