@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from cli.fabrics import name_option, need_root, running_fabric
+from cli.results_table import results_option
+
+if TYPE_CHECKING:
+    from dashboard.recording import Shown
 
 DEFAULT_PORT = 8400
 
@@ -40,9 +46,13 @@ DEFAULT_PORT = 8400
 )
 @click.option("--record", type=click.Path(path_type=Path, dir_okay=False), help="Store all that is shown in this file.")
 @click.option(
-    "--replay", type=click.Path(path_type=Path, dir_okay=False), help="Show this recording; needs no root, no fabric."
+    "--replay",
+    metavar="WHAT",
+    help="Show a recording or a stored result ('latest', a name, a folder); needs no root.",
 )
+@click.option("--fabric", "labels", multiple=True, metavar="FABRIC", help="A fabric of the result to show; repeatable.")
 @click.option("--speed", default=1.0, show_default=True, help="Speed of a replay, 0.05 to 100.")
+@results_option
 def command(
     name: str | None,
     beside: str | None,
@@ -51,17 +61,18 @@ def command(
     token: str | None,
     url: str | None,
     record: Path | None,
-    replay: Path | None,
+    replay: str | None,
+    labels: tuple[str, ...],
     speed: float,
+    results_root: Path,
 ) -> None:
-    """Serve the page of a running fabric (of two with --beside), or of a recording, until Ctrl-C.
+    """Serve the page of a running fabric (of two with --beside), of a recording or of a result, until Ctrl-C.
 
     All that is shown is stored in recordings/FABRIC-TIME.jsonl, or in the file of --record, for --replay.
     """
     from cli.recordings import new_recording
     from dashboard.access import Access, is_loopback
     from dashboard.player import check_speed
-    from dashboard.recording import read_recording
     from dashboard.server import application, serve
     from dashboard.sources import FabricSource, ReplaySource
 
@@ -76,9 +87,11 @@ def command(
     if replay is not None:
         if name is not None or beside is not None or record is not None:
             raise click.UsageError("--replay shows a recording: it goes without --name, --beside and --record")
-        source = ReplaySource(read_recording(replay), check_speed(speed))
+        source = ReplaySource(_replayed(replay, labels, results_root), check_speed(speed))
         serve(application(source, access, lambda _message: None), host, port, lambda: _say(address))
         return
+    if labels:
+        raise click.UsageError("--fabric chooses what --replay shows of a result; a running fabric is named by --name")
     need_root("dashboard")
     if beside is not None and name is None:
         raise click.UsageError("--beside shows a second fabric: name the first one with --name")
@@ -94,6 +107,20 @@ def command(
         )
         serve(app, host, port, lambda: _say(address))
     click.echo(f"recorded in {path}")
+
+
+def _replayed(what: str, labels: Sequence[str], results_root: Path) -> list[Shown]:
+    """What is shown of a recording (a file), or else of a stored result."""
+    from dashboard.recording import read_recording
+    from dashboard.stored_result import shown_of
+    from experiments.stored import find_result, read_any
+
+    if Path(what).is_file():
+        if labels:
+            raise click.UsageError("--fabric chooses among the fabrics of a result; a recording is shown as it is")
+        return read_recording(Path(what))
+    found = read_any(find_result(what, results_root))
+    return shown_of(found, labels)
 
 
 def _say(address: str) -> None:

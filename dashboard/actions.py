@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import secrets
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _ID = re.compile(r"[a-z][a-z0-9#-]{0,39}\Z")
 _DIRECTIONS = ("both", "out", "in")
 MOST_WORKLOAD_NAME = 200
+MOST_SEED = 1_000_000
 
 CHANGES = ("fail", "restore", "degrade", "blackhole", "flap")
 """Verbs that change a fabric."""
@@ -70,6 +72,8 @@ def perform(fabric: RunningFabric, order: Mapping[str, Any]) -> dict[str, Any]:
         return _change(fabric, verb, order["target"])
     if verb == "path":
         return {"event": "path", "src": order["src"], "dst": order["dst"], **_path(fabric, order)}
+    if verb in ("mystery", "solve", "give-up"):
+        return _mystery(fabric, order)
     values = {name: value for name, value in order.items() if name not in ("verb", "on", "both")}
     target = values.pop("target")
     if verb == "degrade":
@@ -79,6 +83,20 @@ def perform(fabric: RunningFabric, order: Mapping[str, Any]) -> dict[str, Any]:
     else:
         state = fabric.flap(target, values["down_s"], values["up_s"], values["count"])
     return {"event": "action", "action": verb, "target": target, "values": values, "state": state}
+
+
+def _mystery(fabric: RunningFabric, order: Mapping[str, Any]) -> dict[str, Any]:
+    """Hide a fault, or judge who says where it is; the message about the mystery."""
+    if order["verb"] == "mystery":
+        seed = order["seed"]
+        return mystery(fabric.hide_fault(secrets.randbelow(MOST_SEED) if seed is None else seed))
+    answer = fabric.solve(order["target"]) if order["verb"] == "solve" else fabric.give_up()
+    return mystery(fabric.mystery(), answer)
+
+
+def mystery(state: Mapping[str, Any], answer: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The message about what is hidden in a fabric, and about an answer that was judged, if there was one."""
+    return {"event": "mystery", **state, "answer": None if answer is None else dict(answer)}
 
 
 def _change(fabric: RunningFabric, verb: str, target: str) -> dict[str, Any]:
@@ -141,6 +159,12 @@ def _workload(name: str, value: Any) -> str:
     return value
 
 
+def _seed(name: str, value: Any) -> int | None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_SEED):
+        raise ActionError(f"'{name}' must be a whole number from 0 to {MOST_SEED}, or null for any")
+    return value
+
+
 def _number(least: float, most: float) -> Callable[[str, Any], float]:
     def check(name: str, value: Any) -> float:
         good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
@@ -170,6 +194,9 @@ _NEEDED: dict[str, dict[str, Callable[[str, Any], Any]]] = {
     "blackhole": {"target": _id, "direction": _direction},
     "flap": {"target": _id, "down_s": _number(0.05, 60), "up_s": _number(0.05, 60), "count": _count},
     "path": {"src": _id, "dst": _id},
+    "mystery": {"seed": _seed},
+    "solve": {"target": _id},
+    "give-up": {},
     "start": {"workload": _workload},
     "stop": {},
 }

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 
-STATE = ("fabric", "loads", "impairments", "run", "gone", "replay", "workload", "offers")
+STATE = ("fabric", "loads", "impairments", "run", "gone", "replay", "workload", "offers", "mystery")
 """Messages of which only the last one of each fabric matters."""
 
 BOARDS = "boards"

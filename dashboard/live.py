@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from dashboard.actions import mystery
 from dashboard.drawing import draw
 from dashboard.loads import Counters, loads
 from dashboard.progress import ReportedRun
+from dashboard.witness import Witness
 from topologies.errors import RailbedError
 from topologies.model import Fabric
 from workloads.schedule import Schedule
@@ -48,10 +50,15 @@ class Board:
         self.name = name
         self.attach = attach
         self.fabric: Fabric | None = None
+        self.hidden: dict[str, Any] = {"open": False}
+        """What viewers know of a hidden fault."""
         self._publish_as = publish
         self._began = began
         self._narrow = narrow
         self._expected: Schedule | None = None
+        self._lock = threading.Lock()
+        self._own_changes = 0
+        self._own_until_s = 0.0
         self._over = threading.Event()
         self._changed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name=f"dashboard-{name}", daemon=True)
@@ -68,9 +75,23 @@ class Board:
         """Begin to watch."""
         self._thread.start()
 
-    def look_again(self) -> None:
-        """Read what is wrong with the links at the next look."""
-        self._changed.set()
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Around a change that the page makes: it has a timeline of its own, and is looked at soon."""
+        with self._lock:
+            self._own_changes += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._own_changes -= 1
+                self._own_until_s = time.monotonic()
+            self._changed.set()
+
+    def _is_own(self, t_s: float) -> bool:
+        """Whether what happened at the monotonic ``t_s`` is told of by a change that the page has made."""
+        with self._lock:
+            return self._own_changes > 0 or t_s <= self._own_until_s
 
     def stop(self) -> None:
         """Watch no more."""
@@ -94,6 +115,8 @@ class Board:
         threading.Thread(target=self._follow, args=(running,), name="dashboard-runs", daemon=True).start()
         seen = running.observe(0, impairments=True)
         since, before, wrong, read_s = seen["next"], _counters(seen), None, time.monotonic()
+        witness = Witness()
+        self.hidden = {"open": False}
         while not self._over.is_set():
             if seen["impairments"] is not None and seen["impairments"] != wrong:
                 wrong = seen["impairments"]
@@ -103,6 +126,10 @@ class Board:
             if read:
                 self._changed.clear()
                 read_s = time.monotonic()
+                hidden = running.mystery()
+                if hidden != self.hidden:
+                    self.hidden = hidden
+                    self.publish(mystery(hidden))
             seen = running.observe(since, impairments=read)
             since = seen["next"]
             after = _counters(seen)
@@ -110,6 +137,9 @@ class Board:
             before = after
             for event in seen["events"]:
                 self.publish({"event": "controller", "what": event})
+                for timeline in witness.take(event):
+                    if not self._is_own(event["t_s"]):
+                        self.publish(timeline)
 
     def _is_expected(self, start: dict[str, Any]) -> Schedule | None:
         """The schedule of a run that begins, if it is the one that is waited for."""

@@ -96,10 +96,17 @@ class RunProgress:
     """One run as its reports come in; ``meaning`` and ``calls`` are missing for a run that was started elsewhere."""
 
     def __init__(
-        self, name: str, engine: str, transfers: int, meaning: Meaning | None = None, calls: Calls | None = None
+        self,
+        name: str,
+        engine: str,
+        transfers: int,
+        meaning: Meaning | None = None,
+        calls: Calls | None = None,
+        fine: bool = True,
     ) -> None:
+        """``fine`` says whether the bytes of transfers on their way are known: without, there are no bandwidths yet."""
         self._name, self._engine, self._transfers = name, engine, transfers
-        self._meaning, self.calls = meaning, calls
+        self._meaning, self.calls, self._fine = meaning, calls, fine
         self._t_s = 0.0
         self._ended = self._failed = self._active = 0
         self._ended_bytes = self._active_bytes = 0.0
@@ -122,7 +129,7 @@ class RunProgress:
         received = list(received_bytes)
         self._active, self._active_bytes = len(received), sum(received)
         share = self._share()
-        if self._meaning is None or share is None or self._t_s <= self._shares[-1][0]:
+        if self._meaning is None or share is None or not self._fine or self._t_s <= self._shares[-1][0]:
             return
         while len(self._shares) > 1 and self._shares[1][0] <= self._t_s - NOW_S:
             self._shares.popleft()
@@ -145,13 +152,14 @@ class RunProgress:
         ``share`` is of the bytes; ``busbw_gbps`` is that so far, ``now_gbps`` that of the last :data:`NOW_S`.
         """
         share = self._share()
-        meaning = self._meaning
+        busbw_gbps = None
+        if self._meaning is not None and share is not None and self._fine:
+            busbw_gbps = self._meaning.busbw_gbps(share, self._t_s)
         return {
             "event": "run", "running": self.running, "name": self._name, "engine": self._engine,
             "t_s": round(self._t_s, 2), "transfers": self._transfers, "ended": self._ended, "failed": self._failed,
             "active": self._active, "share": share if share is None else round(share, 4),
-            "busbw_gbps": meaning.busbw_gbps(share, self._t_s) if meaning and share is not None else None,
-            "now_gbps": self._now_gbps,
+            "busbw_gbps": busbw_gbps, "now_gbps": self._now_gbps,
             **(self.calls.shown() if self.calls is not None else {"calls": [], "last": []}),
         }  # fmt: skip
 

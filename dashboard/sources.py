@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from dashboard.actions import checked, likewise, perform
+from dashboard.actions import CHANGES, checked, likewise, perform
 from dashboard.errors import ActionError
 from dashboard.live import Board
 from dashboard.offers import offers
@@ -93,11 +94,14 @@ class FabricSource:
 
         def carry_out(board: Board, running: RunningFabric, order: dict[str, Any]) -> None:
             try:
-                messages.append({**perform(running, order), "on": board.name})
+                with board.changing() if order["verb"] in CHANGES else nullcontext():
+                    message = perform(running, order)
             except RailbedError as error:
                 errors.append(error)
-            finally:
-                board.look_again()
+                return
+            if message["event"] == "mystery":
+                board.hidden = {key: value for key, value in message.items() if key not in ("event", "answer")}
+            messages.append({**message, "on": board.name})
 
         threads = [threading.Thread(target=carry_out, args=one) for one in orders]
         for thread in threads:

@@ -38,5 +38,26 @@ def timeline(action: str, target: str, result: Mapping[str, Any]) -> dict[str, A
     }
 
 
+def noticed(
+    action: str, target: str, noticed_s: float, computed_s: float | None, repaired_s: float, rules_added: int
+) -> dict[str, Any]:
+    """The message about a change that the page did not make: it begins when the controller noticed.
+
+    Times are of one clock. When it was injected is not known, and no stream crossed the link.
+    """
+    steps = [("detected", noticed_s), ("computed", computed_s), ("rules in force", repaired_s)]
+    return {
+        "event": "timeline",
+        "action": action,
+        "target": target,
+        "changed": True,
+        "steps": [{"name": name, "at_ms": _ms(at_s - noticed_s)} for name, at_s in steps if at_s is not None],
+        "gap_ms": None,
+        "stream": None,
+        "rules_added": rules_added,
+        "elsewhere": True,
+    }
+
+
 def _ms(seconds: float) -> float:
     return round(seconds * 1000, 1)

@@ -145,9 +145,9 @@ def _impair_as(emulation: Emulation, failure: LinkFailure, on: bool) -> None:
 
 
 def _start_probe(emulation: Emulation, failures: Sequence[LinkFailure]) -> StreamProcess | None:
-    """A probe whose healthy path crosses the first failing NIC or NVLink."""
+    """A probe whose healthy path crosses the first failing link for which there is one."""
     for failure in failures:
-        pair = pair_across(emulation.fabric, failure.link_id)
+        pair = pair_across(emulation.fabric, failure.link_id, emulation.policy, emulation.links.links_down())
         if pair is not None:
             return StreamProcess(emulation.devices.namespaces, *pair)
     return None

@@ -9,13 +9,18 @@ import json
 import select
 import subprocess
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, islice, pairwise, product
 
+from controller.policy import RoutingPolicy
+from controller.routing import Routes
 from emulator.errors import EmulatorError
 from emulator.kernel import die_with_parent
 from topologies.addresses import ipv4
-from topologies.model import Fabric, Gpu, LinkKind
+from topologies.model import Fabric, Failures, Gpu, Link, LinkKind
+
+Pair = tuple[Gpu, Gpu]
 
 DEFAULT_RATE_PER_S = 100
 START_TIMEOUT_S = 10.0
@@ -68,10 +73,20 @@ class StreamProcess:
         return Stream(seen["sent"], tuple((sent, received) for sent, received in seen["arrivals"]))
 
 
-def pair_across(fabric: Fabric, link_id: str) -> tuple[Gpu, Gpu] | None:
-    """(a neighbour, the GPU behind a link) whose healthy path crosses that NIC or NVLink; None for other links."""
+MOST_PAIRS = 4096
+"""Pairs that are tried for one that crosses a link between switches."""
+
+
+def pair_across(fabric: Fabric, link_id: str, policy: RoutingPolicy, down: Collection[str] = ()) -> Pair | None:
+    """(a neighbour, the GPU behind a NIC or NVLink) whose healthy path crosses that link; None if there is no such.
+
+    For a link between switches any pair whose path by ``policy`` crosses it, while those in ``down`` are down and it is
+    up: the path hash decides by source and destination alone, so every packet of the pair does.
+    """
     link = fabric.link(link_id)
-    if link.kind not in (LinkKind.NIC, LinkKind.NVLINK):
+    if link.kind is LinkKind.FABRIC:
+        return _across_switches(fabric, link, Routes(fabric, Failures(links=frozenset(down) - {link_id}), policy))
+    if link.kind is LinkKind.HOST:
         return None
     behind = fabric.switch_by_id[link.a]
     if link.kind is LinkKind.NVLINK:
@@ -80,3 +95,15 @@ def pair_across(fabric: Fabric, link_id: str) -> tuple[Gpu, Gpu] | None:
         others = [gpu for gpu in fabric.gpus if gpu.domain != behind.domain and gpu.rail == behind.rail]
     target = next(gpu for gpu in fabric.gpus if gpu.switch_id == behind.id)
     return (others[0], target) if others else None
+
+
+def _across_switches(fabric: Fabric, link: Link, routes: Routes) -> Pair | None:
+    """The first pair whose path crosses a link between switches, of a GPU below its lower end and one that is not."""
+    below = {one.other(link.a) for one in fabric.links_of(link.a) if one.kind is LinkKind.NIC}
+    near = [gpu for gpu in fabric.gpus if gpu.switch_id in below]
+    far = [gpu for gpu in fabric.gpus if gpu.switch_id not in below]
+    for src, dst in islice(chain(product(near, far), product(far, near)), MOST_PAIRS):
+        path = routes.path(src, dst)
+        if path is not None and link.id in path.links:
+            return src, dst
+    return None

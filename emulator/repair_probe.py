@@ -100,7 +100,8 @@ def change_watched(emulation: Emulation, link_id: str, up: bool) -> dict[str, An
     """
     emulation.links.target(link_id)
     change = emulation.links.restore_target if up else lambda one: emulation.links.set_target(one, up=False)
-    pair = pair_across(emulation.fabric, link_id)
+    down = emulation.links.links_down()
+    pair = pair_across(emulation.fabric, link_id, emulation.policy, down)
     if pair is None:
         return change(link_id)
     process = StreamProcess(emulation.devices.namespaces, *pair, WATCH_RATE_PER_S)

@@ -21,7 +21,7 @@ from topologies.builders import build
 from topologies.model import Fabric, FabricSpec
 from topologies.near import did_you_mean
 from topologies.scale import Scale
-from workloads.records import LinkSeries
+from workloads.records import Event, EventKind, LinkSeries
 
 SWEEP_FORMAT = "railbed-sweep"
 SWEEP_VERSION = 1
@@ -50,6 +50,19 @@ class StoredRun:
     def transfers(self) -> pa.Table:
         """The transfers, as :data:`experiments.columns.TRANSFERS`."""
         return read_parquet(self.path / "transfers.parquet")
+
+    def settings(self) -> Mapping[str, Any]:
+        """All that ``run.json`` holds: ``schedule`` without its transfers, ``failures``, ``engine`` and others."""
+        return _read_json(self.path / "run.json")
+
+    def events(self) -> tuple[Event, ...]:
+        """What happened, in order of time; raises ResultsError for a damaged file."""
+        path = self.path / "events.jsonl"
+        try:
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            return tuple(Event(row["t_s"], EventKind(row["kind"]), row["subject"], row["detail"]) for row in rows)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ResultsError(f"{path} cannot be read ({error}): was it written by this version?") from None
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,8 @@ export class Board {
     const charts = [element("figure"), element("figure")];
     this.stage = element("div", "", { class: "stage" }, this.canvas, this.tip);
     this.box = element("section", "", { class: "board", "aria-label": `The fabric ${name}` }, this.heading, this.stage, this.run, element("div", "", { class: "strip" }, ...charts));
+    this.moved = false; // whether somebody has zoomed or moved the drawing: then a new size of the page leaves it alone
+    new ResizeObserver(() => (this.moved ? this.graph?.resize() : this.fit())).observe(this.stage);
     this.nicLoad = new Chart(charts[0], "NICs, mean load", percent, 1);
     this.busbw = new Chart(charts[1], "bus bandwidth", gbps, 1);
   }
@@ -69,9 +71,8 @@ export class Board {
     this.wrong = new Map();
     this.placeOf = new Map(message.link_ids.map((id, place) => [id, place]));
     this.run.textContent = "";
-    this.title = `${message.name}: ${message.kind}, ${message.gpu_ids.length} GPUs`;
-    this.heading.textContent = this.title;
-    this.kind = message.kind;
+    const kind = message.name === message.kind ? "" : `${message.kind}, `;
+    this.heading.textContent = `${message.name}: ${kind}${message.gpu_ids.length} GPUs`;
     this.nics = message.lines.filter((line) => line.kind === "nic").map((line) => this.placeOf.get(line.id));
     const elements = [
       ...message.nodes.map((node) => ({
@@ -85,6 +86,7 @@ export class Board {
     const graph = (this.graph = cytoscape({ container: this.canvas, elements, style: style(), layout: { name: "preset", fit: true, padding: PADDING }, minZoom: 0.05, maxZoom: 4, autoungrabify: true, boxSelectionEnabled: false }));
     graph.on("tap", "edge", (event) => this.tell(this, event.target.id(), false));
     graph.on("tap", "node", (event) => { if (event.target.data("kind") !== "domain") this.tell(this, event.target.id(), event.target.data("kind") === "gpu"); });
+    graph.on("scrollzoom pinchzoom dragpan", () => { this.moved = true; });
     graph.on("mouseover", "edge,node", (event) => { this.hovered = event.target; this.showTip(event); });
     graph.on("mousemove", "edge,node", (event) => this.showTip(event));
     graph.on("mouseout", "edge,node", () => { this.hovered = null; this.tip.hidden = true; });
@@ -172,11 +174,22 @@ export class Board {
 
   restyle() { if (this.graph) { this.graph.style(style()); this.paint(); } }
 
-  fit() { if (this.graph) { this.graph.resize(); this.graph.fit(undefined, PADDING); } }
-
-  zoom(by) {
-    if (this.graph) this.graph.zoom({ level: this.graph.zoom() * by, renderedPosition: { x: this.stage.clientWidth / 2, y: this.stage.clientHeight / 2 } });
+  fit() {
+    if (!this.graph) return;
+    this.moved = false;
+    this.graph.resize();
+    this.graph.fit(undefined, PADDING);
   }
 
-  move(x, y) { if (this.graph) this.graph.panBy({ x, y }); }
+  zoom(by) {
+    if (!this.graph) return;
+    this.moved = true;
+    this.graph.zoom({ level: this.graph.zoom() * by, renderedPosition: { x: this.stage.clientWidth / 2, y: this.stage.clientHeight / 2 } });
+  }
+
+  move(x, y) {
+    if (!this.graph) return;
+    this.moved = true;
+    this.graph.panBy({ x, y });
+  }
 }

@@ -27,6 +27,8 @@ function showBoards(message) {
   clearFinished();
   $("work-state").textContent = "";
   $("path").replaceChildren();
+  $("title").textContent = message.title || "";
+  $("note").textContent = message.note || "";
   message.names.forEach(addBoard);
 }
 
@@ -49,10 +51,12 @@ function showFabric(message) {
   clear(message.on || "");
   clearFinished(message.on);
   board.draw(message);
+  board.mystery = "";
+  $("mystery-state").textContent = "nothing is hidden";
   window.railbedGraph = [...boards.values()][0].graph;
   setBoard(chosen || board);
-  [...boards.values()].forEach((one) => one.fit());
-  connected("live");
+  fit();
+  if ($("replay-box").hidden) connected("live");
 }
 
 function setBoard(board) {
@@ -138,9 +142,20 @@ function showThePath(message) {
   boardOf(message).showWay(message.links);
 }
 
+function showMystery(message) {
+  const board = boardOf(message);
+  const answer = message.answer;
+  const hidden = message.open ? `a fault is hidden on one link (seed ${message.seed}; ${message.kinds.join(" or ")}), tries so far: ${message.tries}` : "nothing is hidden";
+  board.mystery = answer ? `${answer.sentence} (after ${answer.tries} ${answer.tries === 1 ? "try" : "tries"})${answer.fault ? `; ${answer.fault.link}: ${words(answer.fault)}; Restore mends it` : ""}` : hidden;
+  $("mystery-state").replaceChildren(...[...boards.values()].filter((one) => one.mystery).map((one) => element("div", `${several() ? `${one.name}: ` : ""}${one.mystery}`)));
+}
+
 function showReplay(message) {
   $("replay-box").hidden = false;
-  document.querySelectorAll("#break button, #show-path, #work-box button").forEach((button) => { button.disabled = true; });
+  connected("a replay: nothing can be broken here");
+  const speed = [...$("speed").options].find((option) => Number(option.value) === message.speed);
+  $("speed").value = speed ? speed.value : "";
+  document.querySelectorAll("#break button, #show-path, #work-box button, #mystery-box button").forEach((button) => { button.disabled = true; });
   $("pause").textContent = message.paused ? "Play" : "Pause";
   $("pause").dataset.paused = message.paused;
   $("at").max = message.length_s;
@@ -167,7 +182,7 @@ const SHOW = {
   controller: (message) => showController(message, where(message)),
   action: (message) => showAction(message, where(message)),
   run: (message) => { showRun(message, boardOf(message)); showCalls([...boards.values()]); },
-  path: showThePath, replay: showReplay, gone,
+  path: showThePath, replay: showReplay, gone, mystery: showMystery,
   offers: showOffers, workload: showWorkload, finished: showFinished,
   said: (message) => say(message.text),
 };
@@ -179,7 +194,7 @@ function listen() {
     connected("no connection; trying again", true);
     if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 1000);
   };
-  stream.onopen = () => { if (!lost.size) connected("live"); };
+  stream.onopen = () => { if (!lost.size && $("replay-box").hidden) connected("live"); };
 }
 
 function setTheme(name) {
@@ -200,6 +215,9 @@ $("on").addEventListener("change", () => { setBoard(boards.get($("on").value)); 
 $("show-path").addEventListener("click", showPath);
 $("start").addEventListener("click", () => ask("/act", { verb: "start", workload: $("workload").value }));
 $("stop").addEventListener("click", () => ask("/act", { verb: "stop" }));
+$("hide").addEventListener("click", () => ask("/act", { verb: "mystery", seed: $("seed").value === "" ? null : Number($("seed").value), ...on() }));
+$("solve").addEventListener("click", () => ($("target").value.trim() ? ask("/act", { verb: "solve", target: $("target").value.trim(), ...on() }) : say("name the link, GPU or switch that is at fault first")));
+$("give-up").addEventListener("click", () => ask("/act", { verb: "give-up", ...on() }));
 $("workload").addEventListener("change", showQuestion);
 $("fit").addEventListener("click", fit);
 $("theme").addEventListener("click", () => setTheme(theme() === "dark" ? "light" : "dark"));
@@ -211,6 +229,5 @@ document.addEventListener("keydown", (event) => {
   const action = KEYS[event.key] || KEYS[event.key.toLowerCase()];
   if (action) { event.preventDefault(); action(); }
 });
-window.addEventListener("resize", fit);
 setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 listen();

@@ -39,8 +39,8 @@ export function showTimeline(message, where) {
   const verb = message.action === "fail" ? "failed" : "restored";
   if (!message.changed) item.append(element("div", `${where}${message.target} ${message.action === "fail" ? "was down already" : "was not down; whatever else was wrong with it is undone"}`));
   else {
-    item.append(element("div", `${where}${message.target} ${verb}`));
-    const gap = message.gap_ms !== null ? `gap ${message.gap_ms} ms` : message.stream ? "traffic did not come back" : "gap not measured (no stream crosses it)";
+    item.append(element("div", `${where}${message.target} ${verb}${message.elsewhere ? ", not by a button of this page" : ""}`));
+    const gap = message.gap_ms !== null ? `gap ${message.gap_ms} ms` : message.stream ? "traffic did not come back" : "gap not measured";
     const who = message.stream ? `, stream ${message.stream.join(" to ")}` : "";
     item.append(element("div", gap + who, { class: "gap" }), axis(message));
     item.append(element("div", message.steps.map((step) => `${step.name} ${step.at_ms} ms`).join(" · ")));
@@ -58,4 +58,7 @@ export function showController(message, where) {
   const known = ["link", "switch", "links_down", "computed_s", "elapsed_s", "rules_added", "count", "message", "hold_s"];
   const said = known.filter((name) => name in rest).map((name) => `${name} ${Array.isArray(rest[name]) ? rest[name].join(", ") || "none" : rest[name]}`);
   prepend("events", element("li", `${where}${event} ${said.join(" · ")}`, { "data-on": message.on || "" }));
+  if (event !== "placed") return;
+  const took = rest.elapsed_s === undefined ? "" : ` within ${Math.round(rest.elapsed_s * 1000)} ms`;
+  prepend("timeline", element("li", `${where}the plan moves traffic: ${rest.connections} connections have links of their own${took}`, { "data-on": message.on || "" }));
 }

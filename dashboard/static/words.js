@@ -36,7 +36,7 @@ export function loadColour(share) {
 export const rate = (mbps) => (mbps >= 1000 ? `${(mbps / 1000).toFixed(2)} Gbit/s` : `${mbps.toFixed(mbps < 10 ? 2 : 1)} Mbit/s`);
 export const size = (bytes) => (bytes >= 1e6 ? `${(bytes / 1e6).toFixed(2)} MB` : `${Math.round(bytes / 1e3)} kB`);
 export const percent = (share) => `${Math.round(share * 100)} %`;
-export const emulated = (s) => (s === null || s === undefined ? "–" : `${s < 10 ? s.toFixed(2) : s.toFixed(1)} s`);
+export const emulated = (s) => (s === null || s === undefined ? "–" : s >= 0.1 || s === 0 ? `${s.toFixed(s < 10 ? 2 : 1)} s` : `${(s * 1e3).toFixed(2)} ms`);
 export const gbps = (value) => (value === null || value === undefined ? "–" : `${value.toFixed(value < 10 ? 2 : 1)} Gbit/s`);
 
 export function real(s) {

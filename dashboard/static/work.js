@@ -3,6 +3,7 @@
 import { $, element, emulated, gbps, percent, real } from "./words.js";
 
 const MOST_FINISHED = 24;
+const plain = (value) => (value === null || value === undefined ? "–" : value.toFixed(1));
 
 export function showOffers(message) {
   const chosen = $("workload").value;
@@ -24,7 +25,8 @@ export function showQuestion() {
 
 export function showWorkload(message) {
   const expected = Object.entries(message.expected_s || {}).map(([name, s]) => (Object.keys(message.expected_s).length > 1 ? `${name} ${emulated(s)}` : emulated(s)));
-  const words = { planning: `${message.workload}: being planned`, running: `${message.workload}: runs, expected to take ${expected.join(", ")}`, over: "" };
+  const takes = expected.length && !expected.includes("–") ? `, expected to take ${expected.join(", ")}` : "";
+  const words = { planning: `${message.workload}: being planned`, running: `${message.workload}: runs${takes}`, over: "" };
   $("work-state").textContent = words[message.state];
   $("stop").disabled = message.state === "over";
   $("start").disabled = message.state !== "over";
@@ -32,11 +34,11 @@ export function showWorkload(message) {
 
 export function showRun(message, board) {
   const failed = message.failed ? `, ${message.failed} failed` : "";
-  const counted = message.engine === "agent" ? `${message.ended} of ${message.transfers} transfers ended${failed}` : `${message.transfers} transfers`;
+  const counted = message.ended || message.engine === "agent" ? `${message.ended} of ${message.transfers} transfers ended${failed}` : `${message.transfers} transfers`;
   const share = message.share === null || message.share === undefined ? "" : `, ${percent(message.share)} of the bytes`;
   const busbw = message.busbw_gbps ? `, bus bandwidth so far ${gbps(message.busbw_gbps)}` : "";
-  const t = message.t_s.toFixed(1);
-  board.run.textContent = message.running ? `run '${message.name}': ${counted}${share}${busbw}, ${t} s` : `run '${message.name}' ended after ${t} s: ${counted}${share}`;
+  const t = emulated(message.t_s);
+  board.run.textContent = message.running ? `run '${message.name}': ${counted}${share}${busbw}, ${t}` : `run '${message.name}' ended after ${t}: ${counted}${share}`;
   board.nowGbps = message.running ? message.now_gbps : null;
   board.calls = message;
 }
@@ -52,8 +54,8 @@ export function showCalls(boards) {
     made.push(bar);
     for (const row of run.calls)
       made.push(element("div", `${row.collective}: ${row.ended} of ${row.calls} ended${row.mean_s === null ? "" : `, mean ${emulated(row.mean_s)}`}`));
-    const rows = [...run.last].reverse().map((call) => element("tr", "", {}, element("td", call.name), element("td", emulated(call.duration_s)), element("td", real(call.real_s)), element("td", gbps(call.busbw_gbps))));
-    if (rows.length) made.push(table(["ended last", "took", "real", "bus bandwidth"], rows));
+    const rows = [...run.last].reverse().map((call) => element("tr", "", {}, element("td", call.name), element("td", emulated(call.duration_s)), element("td", real(call.real_s)), element("td", plain(call.busbw_gbps))));
+    if (rows.length) made.push(table(["ended last", "took", "real", "bus Gbit/s"], rows));
   }
   $("calls").replaceChildren(...made);
 }
@@ -81,8 +83,8 @@ function drawFinished() {
     const good = run.status === "complete";
     const remarks = [...(good ? [] : [run.status, ...run.problems]), ...(run.faithful || !good ? [] : ["machine overloaded: not faithful"]), ...(run.condition === "failure" ? ["with a failure"] : [])];
     const row = element("tr", "", { "data-status": run.status, title: [run.formula, ...run.notes].filter(Boolean).join("\n") },
-      element("td", run.workload), element("td", run.on && run.on !== run.label ? `${run.on} (${run.label})` : run.label), element("td", emulated(run.duration_s)), element("td", emulated(run.predicted_s)), element("td", gbps(run.busbw_gbps)));
+      element("td", run.workload), element("td", run.on && run.on !== run.label ? `${run.on} (${run.label})` : run.label), element("td", emulated(run.duration_s)), element("td", emulated(run.predicted_s)), element("td", plain(run.busbw_gbps)));
     return remarks.length ? [row, element("tr", "", { class: "remark" }, element("td", remarks.join("; "), { colspan: 5 }))] : [row];
   });
-  $("finished").replaceChildren(...(rows.length ? [table(["workload", "fabric", "took", "expected", "bus bandwidth"], rows.flat())] : []));
+  $("finished").replaceChildren(...(rows.length ? [table(["workload", "fabric", "took", "expected", "bus Gbit/s"], rows.flat())] : []));
 }

@@ -34,7 +34,7 @@ class MeasureSection(Section):
     sample_interval: Duration = Field(default=0.2, ge=0.02, le=60)
     """How often the counters of all links are read."""
     probe: bool = True
-    """Whether a stream of datagrams watches the first failing NIC link or NVLink."""
+    """Whether a stream of datagrams watches the first failing link."""
     give_up: Duration = 15.0
     """The agent calls a transfer failed of which no byte arrives for so long."""
 

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 NO_CHROMIUM = "" if CHROMIUM else "there is no Chromium here: install Debian's package 'chromium'"
 TIMEOUT_S = 60.0
+MOST_TABS = 60
 LINK = "d0r1-rail1"
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -48,6 +49,15 @@ def wait_until(page: Any, expression: str) -> None:
     while not page.evaluate(f"!!({expression})"):
         assert time.monotonic() < deadline_s, f"not so within {TIMEOUT_S:g} s: {expression}"
         page.wait_for_timeout(50)
+
+
+def tab_to(page: Any, selector: str) -> None:
+    """Move the focus with the Tab key until it is on an element, as those do who have no mouse."""
+    for _ in range(MOST_TABS):
+        page.keyboard.press("Tab")
+        if page.evaluate(f"document.activeElement.matches({selector!r})"):
+            return
+    raise AssertionError(f"{selector} is not reached with {MOST_TABS} presses of Tab")
 
 
 def free_port() -> int:

@@ -1,4 +1,4 @@
-"""The page in a real browser: a recording without a fabric, and a fabric that is broken by a click."""
+"""The page in a real browser, without a fabric: a recording, and a stored result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import pytest
 from dashboard.drawing import draw
 from dashboard.recording import Recorder
 from dashboard.timeline import timeline
+from experiments.plan import simulator_backend
+from experiments.run import run_scenario
 from tests.dashboard.browser import LINK, NO_CHROMIUM, browser_page, data, free_port, served, wait_until
+from tests.experiments.cases import small
 from topologies.builders import build
 from topologies.model import FabricKind, FabricSpec
 from topologies.scale import default_scale
@@ -60,3 +63,29 @@ def test_a_recording_is_drawn_and_its_time_can_be_moved_and_it_survives_a_restar
             wait_until(page, f"{data('state')} === 'up'")
             page.wait_for_selector("#connection[data-state=good]")
         assert errors == []
+
+
+@needs_chromium
+def test_a_stored_result_is_shown_with_both_fabrics_side_by_side(tmp_path: Path) -> None:
+    run_scenario(small(), simulator_backend, lambda _stage, _share: None, results_root=tmp_path, report=False)
+    with browser_page() as page, served("--replay", "latest", "--results", str(tmp_path), "--speed", "100") as address:
+        page.goto(address)
+        wait_until(
+            page, "railbedBoards.size === 2 && document.querySelectorAll('#finished tr[data-status]').length > 3"
+        )
+        assert page.inner_text("#title") == "A <small> & quick one"
+        assert "rail-optimized" in page.inner_text("#finished")
+        assert page.is_hidden("#work-box")
+        headings = page.locator(".board h2").all_inner_texts()
+        assert headings == ["rail-only: 4 GPUs", "rail-optimized: 4 GPUs"]
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press("0")
+        before = page.evaluate("railbedGraph.zoom()")
+        page.keyboard.press("+")
+        page.keyboard.press("ArrowLeft")
+        assert page.evaluate("railbedGraph.zoom()") > before
+        page.keyboard.press("0")
+        assert page.evaluate("railbedGraph.zoom()") == before
+        theme = page.evaluate("document.documentElement.dataset.theme")
+        page.keyboard.press("t")
+        assert page.evaluate("document.documentElement.dataset.theme") != theme

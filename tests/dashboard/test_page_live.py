@@ -1,38 +1,45 @@
-"""The page of a live fabric in a real browser: a click breaks a link."""
+"""The page of live fabrics in a real browser: links are broken, workloads run, by mouse and by keyboard."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dashboard.recording import read_recording
-from tests.dashboard.browser import LINK, NO_CHROMIUM, browser_page, data, served, wait_until
+from tests.dashboard.browser import LINK, NO_CHROMIUM, browser_page, data, served, tab_to, wait_until
 from tests.emulator.live import fabric, live
 from topologies.model import FabricKind
+
+SPINE_LINK = "leaf0-spine0"
 
 pytestmark = [*live, pytest.mark.skipif(bool(NO_CHROMIUM), reason=NO_CHROMIUM)]
 
 
-def test_a_click_fails_a_link_and_traffic_takes_another_way(tmp_path: Path) -> None:
+def test_a_link_fails_and_traffic_takes_another_way_with_nothing_but_the_keyboard(tmp_path: Path) -> None:
     path = tmp_path / "live.jsonl"
     with fabric("dashtest"), browser_page() as page:
         with served("--name", "dashtest", "--record", str(path)) as address:
             page.goto(address)
             wait_until(page, f"{data('state')} === 'up'")
-            page.fill("#target", LINK)
-            page.click("[data-verb=fail]")
+            tab_to(page, "#target")
+            page.keyboard.type(LINK)
+            tab_to(page, "[data-verb=fail]")
+            page.keyboard.press("Enter")
             page.wait_for_selector(f"#timeline li[data-target='{LINK}'] .gap")
             wait_until(page, f"{data('state')} === 'down'")
-            page.fill("#src", "d0r1")
-            page.fill("#dst", "d1r1")
-            page.click("#show-path")
+            for field, gpu in (("#src", "d0r1"), ("#dst", "d1r1")):
+                tab_to(page, field)
+                page.keyboard.type(gpu)
+            tab_to(page, "#show-path")
+            page.keyboard.press("Enter")
             page.wait_for_selector("#path details")
             assert "agree" in page.inner_text("#path")
             wait_until(page, f"!railbedGraph.getElementById('{LINK}').hasClass('way')")
             assert page.evaluate("railbedGraph.getElementById('d1r0-rail0').hasClass('way')")
-            page.fill("#target", LINK)
-            page.click("[data-verb=restore]")
+            tab_to(page, "[data-verb=restore]")
+            page.keyboard.press("Enter")
             wait_until(page, f"{data('state')} === 'up'")
         shown = [message for _, message in read_recording(path)]
     (failed,) = [message for message in shown if message["event"] == "timeline" and message["action"] == "fail"]
@@ -41,13 +48,18 @@ def test_a_click_fails_a_link_and_traffic_takes_another_way(tmp_path: Path) -> N
     assert failed["gap_ms"] is not None
 
 
-def test_the_same_workload_on_two_fabrics_side_by_side_and_a_link_of_both(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def both() -> Iterator[None]:
+    """A rail-only fabric and one with spines."""
+    with fabric("dashtesta"), fabric("dashtestb", FabricKind.RAIL_OPTIMIZED):
+        yield
+
+
+def test_the_same_workload_on_two_fabrics_side_by_side_and_a_link_of_both(both: None, tmp_path: Path) -> None:
     path = tmp_path / "both.jsonl"
     with (
-        fabric("dashtest"),
-        fabric("dashtestb", FabricKind.RAIL_OPTIMIZED),
         browser_page() as page,
-        served("--name", "dashtest", "--beside", "dashtestb", "--record", str(path)) as address,
+        served("--name", "dashtesta", "--beside", "dashtestb", "--record", str(path)) as address,
     ):
         page.goto(address)
         wait_until(page, "railbedBoards.size === 2 && document.querySelector('#workload option')")
@@ -62,12 +74,43 @@ def test_the_same_workload_on_two_fabrics_side_by_side_and_a_link_of_both(tmp_pa
         page.click("#stop")
         wait_until(page, "!document.querySelector('#start').disabled")
         assert page.locator("#finished tr[data-status=stopped]").count() == 2
-        page.select_option("#workload", "scale/4 GPUs")
         page.click("[data-verb=restore]")
         wait_until(page, "document.querySelector('#wrong').textContent === 'nothing'")
     shown = [message for _, message in read_recording(path)]
     failed = [one for one in shown if one["event"] == "timeline" and one["action"] == "fail"]
-    assert {(one["on"], one["target"]) for one in failed} == {("dashtest", LINK), ("dashtestb", "d0r1-leaf1")}
+    assert {(one["on"], one["target"]) for one in failed} == {("dashtesta", LINK), ("dashtestb", "d0r1-leaf1")}
     runs = [one for one in shown if one["event"] == "run"]
-    assert {one["on"] for one in runs} == {"dashtest", "dashtestb"}
+    assert {one["on"] for one in runs} == {"dashtesta", "dashtestb"}
     assert all(one["ended"] <= one["transfers"] for one in runs)
+
+
+def test_the_gap_of_a_spine_link_a_flap_and_a_mystery(both: None, tmp_path: Path) -> None:
+    path = tmp_path / "spines.jsonl"
+    with browser_page() as page, served("--name", "dashtestb", "--record", str(path)) as address:
+        page.goto(address)
+        wait_until(page, f"window.railbedGraph && railbedGraph.getElementById('{SPINE_LINK}').data('state') === 'up'")
+        page.fill("#target", SPINE_LINK)
+        page.click("[data-verb=fail]")
+        page.wait_for_selector("#timeline li .gap")
+        page.click("[data-verb=restore]")
+        wait_until(page, "document.querySelectorAll('#timeline .gap').length === 2")
+        page.fill("#target", "d1r0-nv1")
+        page.click("[data-verb=flap]")
+        wait_until(page, "document.querySelector('#timeline').textContent.includes('not by a button of this page')")
+        page.click("[data-verb=restore]")
+        wait_until(page, "document.querySelector('#wrong').textContent === 'nothing'")
+        page.fill("#seed", "1")
+        page.click("#hide")
+        wait_until(page, "document.querySelector('#mystery-state').textContent.includes('seed 1')")
+        assert page.inner_text("#wrong") == "nothing"
+        page.click("#solve")
+        wait_until(page, "document.querySelector('#mystery-state').textContent.includes('after 1 try')")
+        if page.evaluate("!document.querySelector('#mystery-state').textContent.includes('Restore mends it')"):
+            page.click("#give-up")
+        wait_until(page, "document.querySelector('#mystery-state').textContent.includes('Restore mends it')")
+    shown = [message for _, message in read_recording(path)]
+    timelines = [one for one in shown if one["event"] == "timeline" and one["target"] == SPINE_LINK]
+    assert [one["action"] for one in timelines] == ["fail", "restore"]
+    assert all(one["gap_ms"] is not None and one["stream"] for one in timelines)
+    flaps = [one for one in shown if one["event"] == "timeline" and one.get("elsewhere")]
+    assert {one["target"] for one in flaps} == {"d1r0-nv1"}

@@ -81,6 +81,10 @@ def test_which_addresses_are_loopback() -> None:
         {"verb": "start", "workload": "x" * 300},
         {"verb": "start", "workload": "first-light/all-reduce", "on": "a"},
         {"verb": "stop", "target": "d0r0"},
+        {"verb": "mystery", "seed": -1},
+        {"verb": "mystery", "seed": 1.5},
+        {"verb": "mystery", "seed": 1, "kinds": ["loss"]},
+        {"verb": "solve"},
     ],
 )
 def test_what_is_no_action_is_refused(order: Any) -> None:
