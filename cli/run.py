@@ -68,8 +68,7 @@ def command(
 
     Prints the table and writes results, figures and a report. Ctrl-C keeps what was measured. Exit code 1 if a transfer
     was not made in full. R1 to R9 or C6 to C11 in place of a file make one table of the papers' numbers on the
-    simulator; paper-tables all of R, c4-downtime, c4-planning and c4-replanning those of C, rail-only-with-planning
-    rail-only's.
+    simulator; paper-tables all of R, planning-tables those of traffic planning, c4-downtime that of downtime.
     """
     from experiments.reference.registry import is_reference
 

@@ -153,7 +153,8 @@ class Keeper:
         self.fabric = fabric
         self.policy = policy
         self._policy_now = policy
-        self._announced = (frozenset[str](), policy.placement)
+        self._announced: frozenset[str] = frozenset()
+        self._placing = False
         self._emit = emit
         self._now_s = now_s
         self._began_s = now_s()
@@ -332,7 +333,7 @@ class Keeper:
                     f"the placement's base port is {wanted.base_port}, but the fabric was started with one whose base "
                     f"port is {own.base_port}: use that"
                 )
-        self._policy_now = replace(self.policy, placement=wanted)
+        self._policy_now, self._placing = replace(self.policy, placement=wanted), True
         self._retarget(self._now_s(), always=True)
 
     def drain(self, link_ids: frozenset[str]) -> bool:
@@ -606,16 +607,16 @@ class Keeper:
     def _announce(self, change: _Change, now_s: float) -> None:
         """Say what has come into force: connections placed anew, other links in use, or both."""
         links_down, placement = change.routes.failures.links, change.routes.policy.placement
-        links_before, placed_before = self._announced
-        self._announced = (links_down, placement)
+        placed, moved = self._placing, links_down != self._announced
+        self._placing, self._announced = False, links_down
         times = {
             "t_detected_s": round(change.detected_s, 6),
             "elapsed_s": round(now_s - change.detected_s, 6),
             "version": change.version,
         }
-        if placement != placed_before:
+        if placed:
             self._emit("placed", connections=len(placement.ways) if placement is not None else 0, **times)
-        if links_down != links_before or placement == placed_before:
+        if moved or not placed:
             self._emit("repaired", links_down=sorted(links_down), **times)
 
     def _leftovers(self, change: _Change) -> bool:

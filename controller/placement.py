@@ -105,16 +105,21 @@ class Placement:
 
 def read_placement(path: Path, fabric: Fabric) -> Placement:
     """The placement in a JSON file; raises PlacementError if it can't be read, is wrong or does not fit ``fabric``."""
+    placement = placement_in(path)
+    placement.check(fabric)
+    return placement
+
+
+def placement_in(path: Path) -> Placement:
+    """The placement in a JSON file, for whatever fabric; raises PlacementError if it can't be read or is wrong."""
     try:
-        placement = Placement.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        return Placement.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise PlacementError(f"cannot read the placement file {path}: {error.strerror}") from None
     except ValueError as error:
         if isinstance(error, PlacementError):
             raise
         raise PlacementError(f"the placement file {path} is not JSON: {error}") from None
-    placement.check(fabric)
-    return placement
 
 
 def _connection(number: int, entry: Any) -> tuple[Connection, list[str]]:

@@ -3,7 +3,8 @@
 Started by :mod:`emulator.agent_replay` as ``python -m emulator.agent`` with the order as one line of JSON on standard
 input, and the schedule behind it as pickled batches of steps (pickle keeps shared tuples shared). It says
 ``{"ready": true}``, starts when told so through the control socket, and then reports about five times a second:
-``{"t_s", "ended", "active", "computed_s"}``, and last ``{"over": {...}}``. Its end comes with that of its parent.
+``{"t_s", "ended", "active", "channels", "computed_s"}``, and last ``{"over": {...}}``. Meanwhile it may be told other
+shares. Its end comes with that of its parent.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from controller.planning.traffic import divided
 from emulator.agent_steps import Step
 from emulator.channels import Channels, Host, Sending
 from emulator.kernel import Timer, peak_memory_mb, raise_open_files_limit
@@ -73,6 +78,17 @@ class _Feed:
         return batch or []
 
 
+@dataclass(slots=True)
+class _Divided:
+    """A transfer whose bytes are divided among the channels of its pair; ``received_bytes`` of the parts that ended."""
+
+    parts: int
+    start_s: float | None = None
+    end_s: float = 0.0
+    received_bytes: int = 0
+    reason: str = ""
+
+
 class Agent:
     """One replay by the resident agent. ``order`` is what :mod:`emulator.agent_replay` writes."""
 
@@ -87,6 +103,11 @@ class Agent:
         self._spare_s, self._slowest_bytes_per_s = order["spare_s"], order["slowest_bytes_per_s"]
         self._report_s = order["report_s"]
         self._pairs = [(src, dst) for src, dst in order["pairs"]]
+        self._shares: dict[tuple[int, int], list[float]] = {}
+        self._take_shares(order["shares"])
+        self._divided: dict[int, _Divided] = {}
+        self._measured: list[tuple[int, int, int, int, float]] = []
+        self._heard = b""
         self._control = socket.socket(fileno=order["control_fd"])
         self._reports = reports
         self._timer = Timer()
@@ -105,18 +126,35 @@ class Agent:
         while not self._feed.over and len(self._frontier) < LOOKAHEAD:
             self._add(self._feed.take(block=True), 0.0)
         self._tell({"ready": True})
-        word = self._control.recv(64)
-        if not word:
-            return
-        self._start_s = float(word)
-        self._channels.watch(self._control.fileno(), select.EPOLLIN, lambda _events: sys.exit(0))
+        while not self._start_s:
+            if not self._hear():
+                return
+        self._channels.watch(self._control.fileno(), select.EPOLLIN, lambda _events: self._heard_more())
         self._replay()
+
+    def _heard_more(self) -> None:
+        if not self._hear():
+            sys.exit(0)
+
+    def _hear(self) -> bool:
+        """Take in what the other side says: when to start, or other shares; False when it has gone."""
+        data = self._control.recv(1 << 16)
+        *lines, self._heard = (self._heard + data).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            self._start_s = message.get("start_s", self._start_s)
+            self._take_shares(message.get("shares", ()))
+        return bool(data)
+
+    def _take_shares(self, told: Iterable[tuple[int, int, list[float]]]) -> None:
+        self._shares.update({(src, dst): shares for src, dst, shares in told})
 
     def _open_ahead(self) -> None:
         """Open a connection for every pair that talks, some at a time; what does not open soon is not waited for."""
-        for first in range(0, len(self._pairs), OPEN_WAVE):
-            for src, dst in self._pairs[first : first + OPEN_WAVE]:
-                self._channels.open_ahead(src, dst)
+        wanted = [(*pair, number) for pair in self._pairs for number in range(len(self._shares.get(pair, "1")))]
+        for first in range(0, len(wanted), OPEN_WAVE):
+            for src, dst, number in wanted[first : first + OPEN_WAVE]:
+                self._channels.open_ahead(src, dst, number)
             wave_over_s = time.monotonic() + OPEN_WAVE_S
             while self._channels.opening and time.monotonic() < wave_over_s:
                 for _ in self._channels.poll(CHECK_S):
@@ -186,14 +224,51 @@ class Agent:
             self._frontier.end(step.id, due_s)
             return
         allowed_s = self._spare_s + step.size_bytes / self._slowest_bytes_per_s
-        self._channels.send(Sending(step.id, step.src, step.dst, step.size_bytes, allowed_s))
+        shares = self._shares.get((step.src, step.dst))
+        if shares is None:
+            self._channels.send(Sending(step.id, step.src, step.dst, step.size_bytes, allowed_s))
+            return
+        parts = [(number, part) for number, part in enumerate(divided(step.size_bytes, shares)) if part]
+        self._divided[step.id] = _Divided(len(parts))
+        for number, part in parts:
+            self._channels.send(Sending(step.id, step.src, step.dst, part, allowed_s, number))
 
     def _ended(self, sending: Sending) -> None:
         assert sending.end_s is not None
+        if sending.channel is not None:
+            assert sending.start_s is not None
+            duration_s = sending.end_s - sending.start_s
+            self._measured.append((sending.src, sending.dst, sending.channel, sending.size_bytes, duration_s))
+            self._end_part(sending, "")
+            return
         self._frontier.end(sending.id, sending.end_s)
         self._finish(sending.id, TransferStatus.COMPLETE, sending.start_s, sending.end_s, sending.received_bytes, "")
 
+    def _end_part(self, sending: Sending, reason: str) -> None:
+        """A part has ended, badly where there is a reason; the transfer has when its last part has."""
+        whole = self._divided[sending.id]
+        whole.parts -= 1
+        whole.received_bytes += sending.received_bytes
+        starts = [each for each in (whole.start_s, sending.start_s) if each is not None]
+        whole.start_s = min(starts, default=None)
+        whole.end_s = max(whole.end_s, sending.end_s or time.monotonic())
+        whole.reason = whole.reason or (reason and f"channel {sending.channel}: {reason}")
+        if whole.parts:
+            return
+        del self._divided[sending.id]
+        received = whole.received_bytes
+        if not whole.reason:
+            self._frontier.end(sending.id, whole.end_s)
+            self._finish(sending.id, TransferStatus.COMPLETE, whole.start_s, whole.end_s, received, "")
+            return
+        self._frontier.fail(sending.id, whole.end_s)
+        status = TransferStatus.INCOMPLETE if received else TransferStatus.FAILED
+        self._finish(sending.id, status, whole.start_s, None, received, whole.reason)
+
     def _failed(self, sending: Sending, reason: str) -> None:
+        if sending.channel is not None:
+            self._end_part(sending, reason)
+            return
         self._frontier.fail(sending.id, time.monotonic())
         status = TransferStatus.INCOMPLETE if sending.received_bytes else TransferStatus.FAILED
         if sending.received_bytes:
@@ -211,13 +286,19 @@ class Agent:
         return None if t_s is None else round(t_s - self._start_s, 6)
 
     def _report(self) -> None:
-        active = sorted(self._channels.active(), key=lambda one: one.start_s or 0.0)[:MOST_ACTIVE]
+        active: Counter[int] = Counter()
+        for one in sorted(self._channels.active(), key=lambda one: one.start_s or 0.0):
+            if one.id in active or len(active) < MOST_ACTIVE:
+                ended = self._divided[one.id].received_bytes if one.id in self._divided and one.id not in active else 0
+                active[one.id] += one.received_bytes + ended
         finished, self._finished = self._finished, []
+        measured, self._measured = self._measured, []
         self._tell(
             {
                 "t_s": self._since_start(time.monotonic()),
                 "ended": finished,
-                "active": [(one.id, one.received_bytes) for one in active],
+                "active": list(active.items()),
+                "channels": measured,
                 "computed_s": self._since_start(self._computed_s),
             }
         )

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -52,6 +52,12 @@ WATCHDOG_S = 30.0
 
 _PIPE_BYTES = 1 << 20
 
+Shares = Mapping[tuple[int, int], Sequence[float]]
+"""By pair of ranks, the shares of its bytes that its channels carry."""
+
+Measured = Sequence[tuple[int, int, int, int, float]]
+"""Parts of transfers that have arrived: source and destination rank, channel, bytes, seconds."""
+
 Explain = Callable[[int, int], str]
 """Why nothing gets from one rank to another just now; empty if it should."""
 
@@ -72,14 +78,21 @@ class AgentReplay:
         give_up_s: float = GIVE_UP_S,
         explain: Explain = lambda _src, _dst: "",
         follow: Callable[[dict[str, Any]], None] = lambda _report: None,
+        shares: Shares | None = None,
+        measured: Callable[[Measured], None] = lambda _parts: None,
     ) -> None:
-        """Start the agent and have it open its connections; raises ReplayError if that fails."""
+        """Start the agent and have it open its connections; raises ReplayError if that fails.
+
+        Transfers of the pairs in ``shares`` are divided among as many channels as there are shares; ``measured`` is
+        told how fast the parts were.
+        """
         self._scale = scale
         self._schedule = schedule
         self._cancelled = cancelled
         self._progress = progress
         self._explain = explain
         self._follow = follow
+        self._measured = measured
         self._progressed: Thinned[list[Progress]] = Thinned(MOST_REPORTS)
         self.log = ReplayLog()
         fds = [namespaces[gpu.id] for gpu in fabric.gpus[: schedule.ranks]]
@@ -99,6 +112,7 @@ class AgentReplay:
             "slowest_bytes_per_s": nic_mbps * 1e6 / 8 * SLOWEST_SHARE / max(1, schedule.ranks),
             "report_s": REPORT_S,
             "control_fd": control.fileno(),
+            "shares": _told(shares or {}),
         }
         with control:
             self._process = subprocess.Popen(
@@ -153,7 +167,7 @@ class AgentReplay:
         Raises InterruptedRunError when cancelled; what was measured so far stays in :attr:`log`. Should the agent
         itself fail, all that is left has failed, and says why.
         """
-        self._control.send(repr(start_s).encode())
+        self._tell({"start_s": start_s})
         try:
             for message in self._lines:
                 if "over" in message:
@@ -165,6 +179,14 @@ class AgentReplay:
         self.log.events.extend(self._phase_events())
         self.log.progress.extend(one for report in self._progressed.samples() for one in report)
         return self.log
+
+    def set_shares(self, shares: Shares) -> None:
+        """Divide the transfers of these pairs that start from now on by other shares."""
+        self._tell({"shares": _told(shares)})
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        with suppress(OSError):  # the agent has ended, which the reader of its reports will say
+            self._control.sendall(json.dumps(message).encode() + b"\n")
 
     def _take(self, report: dict[str, Any]) -> None:
         reasons: dict[tuple[int, int], str] = {}
@@ -180,6 +202,8 @@ class AgentReplay:
         self._progress(len(self.log.records) / max(1, len(self._schedule.transfers)))
         self._progressed.add([Progress(report["t_s"], *one) for one in report["active"]])
         self._follow({"event": "transfers", **report})
+        if report["channels"]:
+            self._measured(report["channels"])
 
     def _record(
         self, transfer_id: int, status: TransferStatus, start_s: float | None, end_s: float | None, received: int,
@@ -222,3 +246,7 @@ class AgentReplay:
             with suppress(OSError):
                 if stream is not None:
                     stream.close()
+
+
+def _told(shares: Shares) -> list[tuple[int, int, list[float]]]:
+    return [(src, dst, list(of_pair)) for (src, dst), of_pair in shares.items()]

@@ -51,13 +51,17 @@ class Host:
 
 @dataclass(slots=True, eq=False)
 class Sending:
-    """One transfer on its way. Times are monotonic; ``allowed_s`` is how long it may take once it has started."""
+    """One transfer on its way, or the part of one that goes by the channel of that number.
+
+    Times are monotonic; ``allowed_s`` is how long it may take once it has started.
+    """
 
     id: int
     src: int
     dst: int
     size_bytes: int
     allowed_s: float
+    channel: int | None = None
     start_s: float | None = None
     end_s: float | None = None
     sent_bytes: int = 0
@@ -145,10 +149,10 @@ class Channels:
                 handler(happened)
                 yield
 
-    def open_ahead(self, src: int, dst: int) -> None:
-        """Open the first channel of a pair before it is needed."""
-        if (src, dst) not in self._of_pair:
-            self._open(src, dst)
+    def open_ahead(self, src: int, dst: int, number: int = 0) -> None:
+        """Open a channel of a pair before it is needed."""
+        if all(one.number != number for one in self._of_pair.get((src, dst), ())):
+            self._open(src, dst, number)
 
     @property
     def opening(self) -> bool:
@@ -160,8 +164,11 @@ class Channels:
         return [one for channel in self._busy for one in channel.coming if one.start_s is not None]
 
     def send(self, sending: Sending) -> None:
-        """Start a transfer: on a free channel of its pair, a new one, or behind the shortest queue."""
-        channel = self._choose(sending.src, sending.dst)
+        """Start a transfer: on the channel it is for, or a free one of its pair, a new one, or the least busy one."""
+        if sending.channel is None:
+            channel = self._choose(sending.src, sending.dst)
+        else:
+            channel = self._numbered(sending.src, sending.dst, sending.channel)
         if isinstance(channel, str):
             self._failed(sending, channel)
             return
@@ -181,15 +188,19 @@ class Channels:
             if channel.idle:
                 return channel
         if len(channels) < MOST_CHANNELS:
-            opened = self._open(src, dst)
+            taken = {channel.number for channel in channels}
+            opened = self._open(src, dst, next(number for number in range(MOST_CHANNELS) if number not in taken))
             if isinstance(opened, Channel) or not channels:
                 return opened
         return min(channels, key=lambda channel: len(channel.coming))
 
-    def _open(self, src: int, dst: int) -> Channel | str:
+    def _numbered(self, src: int, dst: int, number: int) -> Channel | str:
+        """The channel of that number, or why there is none."""
+        known = next((one for one in self._of_pair.get((src, dst), ()) if one.number == number), None)
+        return known or self._open(src, dst, number)
+
+    def _open(self, src: int, dst: int, number: int) -> Channel | str:
         """A new channel, still to be connected, or why it can't be opened."""
-        channels = self._of_pair.get((src, dst), [])
-        number = next(number for number in range(MOST_CHANNELS) if all(one.number != number for one in channels))
         if self._count >= self._most and self._idle:
             self._close(next(iter(self._idle)))
         try:

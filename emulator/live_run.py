@@ -9,6 +9,7 @@ from contextlib import nullcontext
 
 from controller.routing import Routes
 from emulator.agent_replay import AgentReplay
+from emulator.director import Director
 from emulator.emulation import Emulation
 from emulator.engines import Engine, engine_for
 from emulator.errors import ReplayError
@@ -22,6 +23,7 @@ from emulator.sampler import LinkSampler
 from topologies.model import Failures, Gpu
 from workloads.failures import LinkFailure
 from workloads.records import Event, EventKind, RunRecord
+from workloads.schedule import Schedule
 
 
 def run_live(
@@ -32,12 +34,35 @@ def run_live(
     Cancelling keeps what was measured and marks the rest in the record's notes. What happens is published in the
     emulation's feed meanwhile: ``run-start``, ``links`` and ``transfers`` five times a second, ``run-end``.
     """
-    schedule, failures, publish = order.schedule, order.failures, emulation.feed.publish
+    schedule, failures = order.schedule, order.failures
     for failure in failures:
         emulation.links.target(failure.link_id)
     engine = order.engine or engine_for(schedule, emulation.fabric, emulation.scale)
+    if order.planning is not None:
+        if order.engine is Engine.IPERF3:
+            raise ReplayError("planned traffic is replayed by the agent: leave out the engine iperf3")
+        engine = Engine.AGENT
+    _check_ranks(emulation, schedule)
     notes: list[str] = []
-    replay = _replay(emulation, order, engine, progress, cancelled)
+    director = Director(emulation, schedule, order.planning) if order.planning is not None else None
+    try:
+        return _run(emulation, order, engine, director, notes, progress, cancelled)
+    finally:
+        if director is not None:
+            director.finish()
+
+
+def _run(
+    emulation: Emulation,
+    order: RunOrder,
+    engine: Engine,
+    director: Director | None,
+    notes: list[str],
+    progress: Callable[[float], None],
+    cancelled: threading.Event,
+) -> RunRecord:
+    schedule, failures, publish = order.schedule, order.failures, emulation.feed.publish
+    replay = _replay(emulation, order, engine, director, progress, cancelled)
     try:
         events_before = len(emulation.controller.events)
         probe = _start_probe(emulation, failures) if order.probe else None
@@ -47,6 +72,8 @@ def run_live(
         publish({"event": "run-start", "name": schedule.name, "engine": engine.value, "start_s": start_s,
                  "transfers": len(schedule.transfers), "links": list(sampler.link_ids)})  # fmt: skip
         sampler.begin(start_s, publish)
+        if director is not None and isinstance(replay, AgentReplay):
+            director.begin(replay, start_s)
         drivers = FailureDrivers(
             failures, start_s, emulation.links.set_link, lambda failure, on: _impair_as(emulation, failure, on)
         )
@@ -67,6 +94,9 @@ def run_live(
         replay.close()
     log = replay.log
     events = [*log.events, *driven, *_controller_events(emulation, events_before, start_s)]
+    if director is not None:
+        events += director.events
+        notes += director.notes
     gap = probed.longest_gap() if probed else None
     if probed and gap:
         events.append(_gap_event(probed, *gap, start_s))
@@ -94,12 +124,11 @@ def _replay(
     emulation: Emulation,
     order: RunOrder,
     engine: Engine,
+    director: Director | None,
     progress: Callable[[float], None],
     cancelled: threading.Event,
 ) -> Iperf3Replay | AgentReplay:
-    schedule, gpus = order.schedule, len(emulation.fabric.gpus)
-    if schedule.ranks > gpus:
-        raise ReplayError(f"schedule '{schedule.name}' is for {schedule.ranks} GPUs, but the fabric has {gpus}")
+    schedule = order.schedule
     parts = emulation.fabric, emulation.scale, emulation.devices.namespaces, schedule
     if engine is Engine.IPERF3:
         return Iperf3Replay(*parts, emulation.run_dir.path, cancelled, progress, order.on_failure)
@@ -111,7 +140,15 @@ def _replay(
         give_up_s=order.give_up_s,
         explain=_Partitions(emulation).why,
         follow=emulation.feed.publish,
+        shares=director.shares if director is not None else None,
+        measured=director.measured if director is not None else lambda _parts: None,
     )
+
+
+def _check_ranks(emulation: Emulation, schedule: Schedule) -> None:
+    gpus = len(emulation.fabric.gpus)
+    if schedule.ranks > gpus:
+        raise ReplayError(f"schedule '{schedule.name}' is for {schedule.ranks} GPUs, but the fabric has {gpus}")
 
 
 class _Partitions:

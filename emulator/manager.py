@@ -20,6 +20,7 @@ from typing import IO, Any
 from pyroute2 import netns
 
 from controller.placement import Placement
+from controller.planning.steering import Planning
 from controller.policy import RoutingPolicy, relay_named
 from emulator import machine_settings
 from emulator.engines import Engine
@@ -224,15 +225,17 @@ class RunningFabric:
         give_up_s: float = GIVE_UP_S,
         sample_s: float = DEFAULT_INTERVAL_S,
         probe: bool = True,
+        planning: Planning | None = None,
     ) -> RunRecord:
         """Replay a schedule while links fail as planned; ``progress`` is told the share done.
 
         ``engine`` None is the one that suits the schedule. ``on_failure`` says what becomes of the rest when a transfer
         fails; the agent gives one up of which no byte arrives for ``give_up_s``. Links are sampled every ``sample_s``;
-        ``probe`` says whether a stream of datagrams watches the first failing link. Ctrl-C cancels the run on the
+        ``probe`` says whether a stream of datagrams watches the first failing link. With ``planning`` connections are
+        planned, and the agent replays. Ctrl-C cancels the run on the
         fabric too.
         """
-        order = RunOrder(schedule, tuple(failures), seed, engine, on_failure, give_up_s, sample_s, probe)
+        order = RunOrder(schedule, tuple(failures), seed, engine, on_failure, give_up_s, sample_s, probe, planning)
         request = {"verb": "run", "order": order.to_dict()}
         return record_from_dict(self._request(request, progress))
 

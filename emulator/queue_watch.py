@@ -7,12 +7,19 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from emulator.shape import Shape
 
-INTERVAL_S = 2.0
+LOOK_S = 0.5
+LOOKS = 4
+"""Links are judged over so many looks in a row: that a link which is not saturated has packets waiting at two moments
+is chance, at five it is not."""
+
+COST = 20
+"""A look is taken at most once in so many times what it costs."""
+
 _DATA, _SMALL = "2:", "3:"
 
 
@@ -41,19 +48,16 @@ def parse_counters(text: str) -> dict[str, QueueCounters]:
 
 
 def saturated_shares(
-    before: Mapping[str, QueueCounters],
-    after: Mapping[str, QueueCounters],
-    elapsed_s: float,
-    shapes: Mapping[str, Shape],
+    looks: Sequence[Mapping[str, QueueCounters]], elapsed_s: float, shapes: Mapping[str, Shape]
 ) -> list[float]:
-    """Sent rate over nominal rate of every interface that had packets waiting at both moments, ``elapsed_s`` apart.
+    """Sent rate over nominal rate of every interface that had packets waiting at all looks, ``elapsed_s`` in all.
 
     Such a link had work all the time, so anything below 1 is time that the machine did not give it.
     """
     return [
-        (after[name].sent_bytes - before[name].sent_bytes) / elapsed_s / shape.rate_bytes_per_s
+        (looks[-1][name].sent_bytes - looks[0][name].sent_bytes) / elapsed_s / shape.rate_bytes_per_s
         for name, shape in shapes.items()
-        if name in before and name in after and before[name].waiting_bytes and after[name].waiting_bytes
+        if all(name in look and look[name].waiting_bytes for look in looks)
     ]
 
 
@@ -67,7 +71,7 @@ class QueueReport:
 
 
 class QueueWatch:
-    """Reads the queues of ``shapes`` every few seconds in a thread, until stopped; one list costs about 10 ms.
+    """Reads the queues of ``shapes`` twice a second in a thread, until stopped; one look costs about 10 ms.
 
     Links in ``impaired`` (by interface) don't count as saturated, for their rate is not their own.
     """
@@ -77,8 +81,10 @@ class QueueWatch:
         self._shares: list[float] = []
         self._longest_bytes = 0
         self._over = threading.Event()
-        self._first = self._last = _read()
-        self._last_s = time.monotonic()
+        began_s = time.monotonic()
+        self._first = _read()
+        self._looks = [(time.monotonic(), self._first)]
+        self._pause_s = max(LOOK_S, COST * (self._looks[0][0] - began_s))
         self._thread = threading.Thread(target=self._watch, name="queue watch", daemon=True)
         self._thread.start()
 
@@ -97,11 +103,14 @@ class QueueWatch:
         )
 
     def _watch(self) -> None:
-        while not self._over.wait(INTERVAL_S):
-            now, now_s = _read(), time.monotonic()
-            self._shares += saturated_shares(self._last, now, now_s - self._last_s, self._shapes)
+        while not self._over.wait(self._pause_s):
+            now = _read()
+            self._looks.append((time.monotonic(), now))
             self._longest_bytes = max(self._longest_bytes, *(one.waiting_bytes for one in now.values()), 0)
-            self._last, self._last_s = now, now_s
+            if len(self._looks) > LOOKS:
+                (first_s, _), (last_s, _) = self._looks[0], self._looks[-1]
+                self._shares += saturated_shares([look for _, look in self._looks], last_s - first_s, self._shapes)
+                del self._looks[:-1]
 
 
 def _read() -> dict[str, QueueCounters]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from controller.planning.steering import Planning
 from emulator.engines import Engine
 from emulator.sampler import DEFAULT_INTERVAL_S
 from workloads.failures import LinkFailure
@@ -20,7 +21,8 @@ class RunOrder:
     """What to run. ``engine`` None is the one that suits the schedule.
 
     ``give_up_s`` is for the agent: a transfer of which no byte arrives for so long has failed. Links are sampled every
-    ``sample_s`` seconds; ``probe`` says whether a stream of datagrams watches the first failing link.
+    ``sample_s`` seconds; ``probe`` says whether a stream of datagrams watches the first failing link. ``planning``
+    says how the connections are planned; it needs the agent.
     """
 
     schedule: Schedule
@@ -31,6 +33,7 @@ class RunOrder:
     give_up_s: float = GIVE_UP_S
     sample_s: float = DEFAULT_INTERVAL_S
     probe: bool = True
+    planning: Planning | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready form that :meth:`from_dict` reads back."""
@@ -43,6 +46,7 @@ class RunOrder:
             "give_up_s": self.give_up_s,
             "sample_s": self.sample_s,
             "probe": self.probe,
+            "planning": self.planning.to_dict() if self.planning else None,
         }
 
     @classmethod
@@ -57,4 +61,5 @@ class RunOrder:
             data["give_up_s"],
             data["sample_s"],
             data["probe"],
+            Planning.from_dict(data["planning"]) if data["planning"] else None,
         )

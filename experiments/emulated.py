@@ -53,6 +53,7 @@ class EmulatorBackend:
             record = standing.run(
                 run.schedule, failures, seed, progress, engine=run.engine, on_failure=run.on_failure,
                 give_up_s=run.measure.give_up, sample_s=run.measure.sample_interval, probe=run.measure.probe,
+                planning=run.planning,
             )  # fmt: skip
         except RailbedError:
             self.close()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from controller.planning.steering import Planning
 from controller.policy import RoutingPolicy
 from emulator.engines import Engine, engine_for, start_delay_s
 from experiments.outcome import completion_s
@@ -14,6 +15,7 @@ from experiments.scenario.model import MeasureSection
 from simulator.fluid import REPAIR_DELAY_S, simulate
 from simulator.paths import Router, detour_links
 from simulator.routes import controller_router
+from simulator.steered import simulate_steered
 from topologies.capabilities import Capability
 from topologies.model import Fabric, LinkKind
 from topologies.scale import Scale
@@ -32,6 +34,7 @@ class PlannedRun:
 
     ``bfd`` says whether links are watched by probes. ``collision_free_s`` is the predicted completion time if no two
     flows had to share a link between leaf and spine. ``engine`` replays it on live hosts, None: it is simulated.
+    ``planning`` says how connections are planned, None: they are hashed as their pairs.
     """
 
     label: str
@@ -47,6 +50,7 @@ class PlannedRun:
     engine: Engine | None = None
     on_failure: OnFailure = OnFailure.CONTINUE
     measure: MeasureSection = field(default_factory=MeasureSection)
+    planning: Planning | None = None
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -81,6 +85,11 @@ class Backend(Protocol):
 
 def simulator_backend(run: PlannedRun, seed: int, progress: Callable[[float], None]) -> RunRecord:
     """The fluid simulator as a back end."""
+    if run.planning is not None:
+        return simulate_steered(
+            run.fabric, run.schedule, run.policy, run.planning, scale=run.scale, failures=run.failures,
+            silent_repair_delay_s=run.silent_repair_delay_s, seed=seed, progress=progress,
+        )  # fmt: skip
     router = controller_router(run.fabric, run.policy)
     return simulate(
         run.fabric, run.schedule, router, scale=run.scale, failures=run.failures,
@@ -98,18 +107,22 @@ def plan(scenario: Scenario, repair_delay_s: float = REPAIR_DELAY_S) -> tuple[Pl
     for label, fabric in scenario.build_fabrics().items():
         scale = scenario.scale_for(fabric)
         policy, bfd = scenario.policy_of(label), bool(scenario.routing_of(label).bfd)
+        planning = scenario.planning_of(label)
         router = controller_router(fabric, policy)
         healthy = []
         for schedule in scenario.schedules_for(label, fabric):
-            engine = _engine(scenario, schedule, fabric, scale)
+            engine = _engine(scenario, schedule, fabric, scale, planning)
             delay_s = start_delay_s(engine) if engine else 0.0
-            predicted = simulate(fabric, schedule, router, scale=scale, start_delay_s=delay_s, seed=scenario.seed)
+            if planning is not None:
+                predicted = simulate_steered(fabric, schedule, policy, planning, scale=scale, seed=scenario.seed)
+            else:
+                predicted = simulate(fabric, schedule, router, scale=scale, start_delay_s=delay_s, seed=scenario.seed)
             free_s = _collision_free_s(fabric, schedule, router, scale)
             healthy.append(
                 PlannedRun(
                     label=label, fabric=fabric, policy=policy, bfd=bfd, scale=scale, schedule=schedule, failures=(),
                     predicted=predicted, collision_free_s=free_s, detours={}, engine=engine,
-                    on_failure=OnFailure(scenario.on_failure), measure=scenario.measure,
+                    on_failure=OnFailure(scenario.on_failure), measure=scenario.measure, planning=planning,
                 )
             )  # fmt: skip
         runs.extend(healthy)
@@ -118,10 +131,14 @@ def plan(scenario: Scenario, repair_delay_s: float = REPAIR_DELAY_S) -> tuple[Pl
     return tuple(runs)
 
 
-def _engine(scenario: Scenario, schedule: Schedule, fabric: Fabric, scale: Scale) -> Engine | None:
+def _engine(
+    scenario: Scenario, schedule: Schedule, fabric: Fabric, scale: Scale, planning: Planning | None
+) -> Engine | None:
     """What replays a schedule: as the scenario says, else what suits it; None on the simulator."""
     if scenario.backend != EMULATOR:
         return None
+    if planning is not None:
+        return Engine.AGENT
     return Engine(scenario.engine) if scenario.engine else engine_for(schedule, fabric, scale)
 
 
@@ -144,11 +161,17 @@ def _with_failures(scenario: Scenario, healthy: PlannedRun, router: Router, repa
         for section in scenario.failures_on(healthy.label)
         for failure in section.failures(fabric, schedule, router, duration_s)
     )
-    predicted = simulate(
-        fabric, schedule, router, scale=healthy.scale, failures=failures, repair_delay_s=repair_delay_s,
-        silent_repair_delay_s=healthy.silent_repair_delay_s, start_delay_s=healthy.start_delay_s,
-        seed=scenario.seed,
-    )  # fmt: skip
+    if healthy.planning is not None:
+        predicted = simulate_steered(
+            fabric, schedule, healthy.policy, healthy.planning, scale=healthy.scale, failures=failures,
+            repair_delay_s=repair_delay_s, silent_repair_delay_s=healthy.silent_repair_delay_s, seed=scenario.seed,
+        )  # fmt: skip
+    else:
+        predicted = simulate(
+            fabric, schedule, router, scale=healthy.scale, failures=failures, repair_delay_s=repair_delay_s,
+            silent_repair_delay_s=healthy.silent_repair_delay_s, start_delay_s=healthy.start_delay_s,
+            seed=scenario.seed,
+        )  # fmt: skip
     failed = dict.fromkeys(failure.link_id for failure in failures)
     detours = {link_id: tuple(detour_links(fabric, schedule, router, link_id)) for link_id in failed}
     return replace(healthy, failures=failures, predicted=predicted, collision_free_s=None, detours=detours)

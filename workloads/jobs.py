@@ -53,3 +53,39 @@ def at_once(schedules: Sequence[Schedule], name: str) -> Schedule:
         name, collective, f"{len(schedules)} jobs, {algorithms}", first.ranks, group_size, size_bytes, meaning,
         first.seed, tuple(transfers), tuple(computations),
     )  # fmt: skip
+
+
+def in_rounds(schedule: Schedule, rounds: int) -> Schedule:
+    """``schedule`` made ``rounds`` times in a row: every group starts its next round when its own last one has ended.
+
+    Groups wait for each other only as they do in ``schedule``. The phases of round r are numbered behind those of the
+    rounds before it. Raises ScheduleError for a schedule with computations, whose groups are not known.
+    """
+    if rounds < 1:
+        raise ScheduleError(f"'{schedule.name}': rounds is {rounds}; it must be 1 or more")
+    if rounds == 1:
+        return schedule
+    if schedule.computations:
+        raise ScheduleError(f"'{schedule.name}' has computations, which belong to no group: it cannot go in rounds")
+    phases = 1 + max((transfer.tag.phase for transfer in schedule.transfers), default=0)
+    step = 1 + max((transfer.id for transfer in schedule.transfers), default=0)
+    of_group: dict[str, list[int]] = {}
+    for transfer in schedule.transfers:
+        of_group.setdefault(transfer.tag.group, []).append(transfer.id)
+    transfers = list(schedule.transfers)
+    for number in range(1, rounds):
+        before = {group: tuple(one + (number - 1) * step for one in ids) for group, ids in of_group.items()}
+        shared: dict[tuple[str, int], tuple[int, ...]] = {}  # long tuples of dependencies are shared, and must stay so
+        for transfer in schedule.transfers:
+            group = transfer.tag.group
+            key = group, id(transfer.after)
+            if key not in shared:
+                shared[key] = tuple(one + number * step for one in transfer.after) or before[group]
+            tag = replace(transfer.tag, phase=transfer.tag.phase + number * phases)
+            transfers.append(replace(transfer, id=transfer.id + number * step, after=shared[key], tag=tag))
+    algorithm = f"{schedule.algorithm}, {rounds} rounds"
+    meaning = f"{schedule.size_meaning}, sum of {rounds} rounds"
+    return replace(
+        schedule, algorithm=algorithm, size_bytes=rounds * schedule.size_bytes, size_meaning=meaning,
+        transfers=tuple(transfers),
+    )  # fmt: skip

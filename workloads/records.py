@@ -84,6 +84,7 @@ class EventKind(str, Enum):
     IMPAIRED = "impaired"
     MENDED = "mended"
     REROUTED = "rerouted"
+    REPLANNED = "replanned"
     PHASE_START = "phase-start"
     PHASE_END = "phase-end"
     TRANSFER_FAILED = "transfer-failed"

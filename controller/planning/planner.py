@@ -141,7 +141,10 @@ class _Planning:
         base_port: int,
     ) -> None:
         self.fabric, self.demands, self.base_port = fabric, tuple(demands), base_port
-        self.usable = UsablePaths(Routes(fabric, failures, replace(policy, placement=None)))
+        plain = replace(policy, placement=None)
+        self.usable = UsablePaths(Routes(fabric, failures, plain))
+        # What is broken may be known to the planner alone: links are named wherever there would be a choice.
+        self.healthy = UsablePaths(Routes(fabric, policy=plain)) if failures != NO_FAILURES else self.usable
         self.loads: dict[Lane, float] = dict(background or {})
         self.flows: list[list[Flow]] = []
         self._power = STEEPNESS[0]
@@ -175,6 +178,7 @@ class _Planning:
             self._settle(reweight)
         ways = {
             flow.connection: self.usable.choices(flow.connection.dst, flow.lanes)
+            | self.healthy.choices(flow.connection.dst, flow.lanes)
             for flows in self.flows
             for flow in flows
         }

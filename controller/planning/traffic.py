@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -92,6 +92,17 @@ def add_load(loads: dict[Lane, float], flows: Iterable[Flow], sign: int = 1) -> 
     for flow in flows:
         for lane in flow.lanes:
             loads[lane] = loads.get(lane, 0.0) + sign * flow.size_bytes
+
+
+def divided(size_bytes: int, shares: Sequence[float]) -> list[int]:
+    """``size_bytes`` in whole parts in proportion to ``shares``, of which one must be above 0; the sum is exact."""
+    whole = sum(shares)
+    exact = [size_bytes * share / whole for share in shares]
+    parts = [int(part) for part in exact]
+    nearest = sorted(range(len(parts)), key=lambda at: parts[at] - exact[at])
+    for at in nearest[: size_bytes - sum(parts)]:
+        parts[at] += 1
+    return parts
 
 
 def lanes_of(fabric: Fabric, path: Path) -> tuple[Lane, ...]:

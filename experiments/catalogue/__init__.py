@@ -28,6 +28,9 @@ NAMES = (
     "incast",
     "moe-skew",
     "scale",
+    "c4-planning",
+    "c4-replanning",
+    "rail-only-with-planning",
 )
 """The scenarios, in the order in which they are best read."""
 
@@ -70,21 +73,16 @@ def entries() -> tuple[Entry, ...]:
         scenario = find_scenario(name)
         gpus = max(len(fabric.gpus) for fabric in scenario.build_fabrics().values())
         found.append(Entry(name, " ".join(scenario.question.split()), gpus, gpus <= LARGEST_EMULATED))
-    found += [Entry(name, question, gpus, False) for name, (question, gpus) in C4_QUESTIONS.items()]
+    found += [Entry(name, question, gpus, False) for name, (question, gpus) in TABLES.items()]
     tables = f"Which published numbers does Railbed reproduce ({', '.join(REFERENCES)})?"
     return (*found, Entry(PAPER_TABLES, tables, 0, False))
 
 
-C4_QUESTIONS = {
+TABLES = {
     "c4-downtime": ("How much of a job's time do failures take without and with automatic diagnosis?", 0),
-    "c4-planning": ("What is planned traffic worth beside hashed, and to which jobs?", 512),
-    "c4-replanning": ("One of eight uplinks down: what do a static and a new plan give?", 128),
-    "rail-only-with-planning": (
-        "Which collisions does rail-only avoid by construction, and what does planning add?",
-        128,
-    ),
+    "planning-tables": ("What is traffic planning worth beside the numbers that papers give (C7 to C11)?", 512),
 }
-"""By name: the question, and the GPUs of the largest fabric."""
+"""Tables of published numbers by name, but for the papers' own: the question, and the GPUs of the largest fabric."""
 
 LARGEST_EMULATED = 64
 """GPUs up to which the experiments of the catalogue also run on the emulator."""

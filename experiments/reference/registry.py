@@ -29,9 +29,7 @@ PAPER_TABLES = "paper-tables"
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "c4-downtime": tuple(DOWNTIME),
-    "c4-planning": ("C7", "C9", "C10", "C11"),
-    "c4-replanning": ("C8",),
-    "rail-only-with-planning": ("RP",),
+    "planning-tables": tuple(PLANNING),
     PAPER_TABLES: tuple(REFERENCES),
 }
 """Names of several at once; the catalogue lists them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from experiments.errors import Problem
 from experiments.scenario.expectations import ExpectSection
@@ -32,6 +33,7 @@ def misfits(scenario: Scenario, tell: Tell) -> Iterator[Problem]:
             yield tell(("fabrics", index), error)
         else:
             fabrics[section.label] = fabric
+            yield from _planning(scenario, section.label, fabric, partial(tell, ("fabrics", index)))
     yield from _workload(scenario, fabrics, tell)
     yield from _failures(scenario, fabrics, tell)
     if scenario.backend == SIMULATOR:
@@ -40,6 +42,18 @@ def misfits(scenario: Scenario, tell: Tell) -> Iterator[Problem]:
                 yield tell(("essential", entry), f"the simulator does not model {name}; take it off, or emulate")
     for entry, expected in enumerate(scenario.expect):
         yield from _expected(scenario, expected, entry, tell)
+
+
+def _planning(scenario: Scenario, label: str, fabric: Fabric, tell: Callable[[object], Problem]) -> Iterator[Problem]:
+    try:
+        planning = scenario.planning_of(label)
+        if planning is not None and planning.placement is not None:
+            planning.placement.check(fabric)
+    except RailbedError as error:
+        yield tell(error)
+        return
+    if planning is not None and scenario.backend == EMULATOR and scenario.engine == "iperf3":
+        yield tell("planned traffic is replayed by the agent: leave out 'engine: iperf3'")
 
 
 def _labels(scenario: Scenario, tell: Tell) -> Iterator[Problem]:

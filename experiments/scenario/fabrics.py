@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, WithJsonSchema, field_serializer, field_validator, model_validator
+from pydantic import Field, ValidationInfo, WithJsonSchema, field_serializer, field_validator, model_validator
 
+from controller.placement import placement_in
+from controller.planning.steering import CHANNELS, PlanMode, Planning
 from controller.policy import Relay, RoutingPolicy
 from experiments.scenario.fields import OneOf, Section
 from topologies.builders import preset_spec
 from topologies.model import FabricKind, FabricSpec, fabric_kind
 from topologies.presets import PRESETS, preset
 
+PLANS = tuple(mode.value for mode in PlanMode)
+MOST_CHANNELS = 64
 RELAYS = tuple(relay.value for relay in Relay if relay is not Relay.DIRECT)
 
 
@@ -26,6 +31,30 @@ class RoutingSection(Section):
     """Whether links are watched by probes, so that a blackhole is noticed too."""
     hash_seed: int | None = Field(default=None, ge=0)
     """Seed of the hash that spreads flows over equal paths; the scenario's seed where it is not given."""
+    plan: Annotated[str | None, OneOf("plan", PLANS)] = None
+    """How connections are planned: ``hashed`` each by itself, ``static`` once, ``dynamic`` and kept up to date."""
+    channels: int | None = Field(default=None, ge=1, le=MOST_CHANNELS)
+    """Connections of every pair of GPUs of different domains, where there is a plan; 8 where it is not given."""
+    placement: str | None = None
+    """Path of a placement file, from the scenario's folder: a static plan made elsewhere."""
+
+    @field_validator("placement")
+    @classmethod
+    def _found(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None:
+            return None
+        path = (Path((info.context or {}).get("folder", Path())) / value).resolve()
+        placement_in(path)
+        return str(path)
+
+    @property
+    def planning(self) -> Planning | None:
+        """How the traffic is planned; None where nothing is said about it. Raises PlanningError for keys at odds."""
+        if self.plan is None and self.placement is None:
+            return None
+        mode = PlanMode(self.plan or PlanMode.STATIC.value)
+        placement = None if self.placement is None else placement_in(Path(self.placement))
+        return Planning(mode, self.channels or CHANNELS, placement)
 
     def over(self, default: RoutingSection) -> RoutingSection:
         """These keys, and those of ``default`` where they are missing here."""

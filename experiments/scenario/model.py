@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 import yaml
 from pydantic import BeforeValidator, Field
 
+from controller.planning.steering import Planning
 from controller.policy import RoutingPolicy
 from experiments.scenario.expectations import ExpectSection
 from experiments.scenario.fabrics import FabricSection, RoutingSection, ScaleSection
@@ -82,6 +83,10 @@ class Scenario(Section):
         """The routing of the fabric of that name."""
         section = next(section for section in self.fabrics if section.label == label)
         return section.routing.over(self.routing)
+
+    def planning_of(self, label: str) -> Planning | None:
+        """How the traffic is planned on the fabric of that name."""
+        return self.routing_of(label).planning
 
     def policy_of(self, label: str) -> RoutingPolicy:
         """The routing policy of the fabric of that name."""

@@ -27,7 +27,7 @@ from workloads.errors import ScheduleError
 from workloads.expert_load import PATTERNS as LOADS
 from workloads.expert_load import ExpertLoad
 from workloads.expert_traffic import expert_all_to_all
-from workloads.jobs import at_once
+from workloads.jobs import at_once, in_rounds
 from workloads.models import GPU_PEAK_TFLOPS, MODELS, find_model
 from workloads.operations import OperationSchedule
 from workloads.operations_file import read_schedule_file
@@ -36,6 +36,7 @@ from workloads.schedule import Schedule
 from workloads.training import Plan, training_iteration
 
 ALIGNED, BY_RANK, SHUFFLED = "aligned", "rank", "shuffled"
+MOST_ROUNDS = 1000
 ORDERS = (ALIGNED, BY_RANK, SHUFFLED)
 
 Form = Annotated[str, OneOf("form", FORMS)]
@@ -81,6 +82,8 @@ class CollectiveSection(EntrySection):
     """Groups of ranks, in place of ``group``."""
     order: Annotated[str, OneOf("order", ORDERS)] = ALIGNED
     """The order of the ranks in a group: along the rails, by rank, or drawn with the scenario's seed."""
+    rounds: int = Field(default=1, ge=1, le=MOST_ROUNDS)
+    """How often it is made, one time after the other."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -98,9 +101,12 @@ class CollectiveSection(EntrySection):
         """One schedule per size."""
         groups, local = self._ordered(fabric, seed)
         return tuple(
-            collective(
-                self.collective, groups, size, len(fabric.gpus), algorithm=self.algorithm, form=self.form, local=local,
-                name=label, seed=seed,
+            in_rounds(
+                collective(
+                    self.collective, groups, size, len(fabric.gpus), algorithm=self.algorithm, form=self.form,
+                    local=local, name=label, seed=seed,
+                ),
+                self.rounds,
             )
             for label, size in zip(self.labels, self.size, strict=True)
         )  # fmt: skip

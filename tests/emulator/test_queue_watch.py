@@ -27,7 +27,7 @@ def test_both_queues_of_a_shaper_count_and_others_do_not() -> None:
     assert parse_counters(text) == {"s0r0-eth2": QueueCounters(330, 4, 60)}
 
 
-def test_only_links_with_work_at_both_moments_are_judged() -> None:
+def test_only_links_with_work_at_all_looks_are_judged() -> None:
     shapes = dict.fromkeys(("busy", "slow", "idle", "gone"), shape(8))
     before = {name: QueueCounters(0, 0, 100) for name in ("busy", "slow", "gone")} | {"idle": QueueCounters(0, 0, 0)}
     after = {
@@ -35,7 +35,9 @@ def test_only_links_with_work_at_both_moments_are_judged() -> None:
         "slow": QueueCounters(1_000_000, 0, 100),
         "idle": QueueCounters(0, 0, 100),
     }
-    assert saturated_shares(before, after, 2.0, shapes) == pytest.approx([1.0, 0.5])
+    assert saturated_shares([before, after], 2.0, shapes) == pytest.approx([1.0, 0.5])
+    between = before | {"slow": QueueCounters(500_000, 0, 0)}  # drained in the meantime: it only seemed to be saturated
+    assert saturated_shares([before, between, after], 2.0, shapes) == pytest.approx([1.0])
 
 
 def test_percentiles_are_values_that_occurred() -> None:

@@ -1,13 +1,15 @@
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from topologies.builders import build
 from topologies.model import Fabric, FabricKind, FabricSpec
+from workloads.collectives import collective
 from workloads.errors import PlanError, ScheduleError
 from workloads.expert_load import ExpertLoad
 from workloads.expert_traffic import expert_all_to_all
-from workloads.jobs import JOBS, at_once
+from workloads.jobs import JOBS, at_once, in_rounds
 from workloads.patterns import PATTERNS, pattern_on
 from workloads.schedule import Computation, Schedule, Tag, Transfer
 
@@ -129,3 +131,29 @@ def test_jobs_that_do_not_go_together() -> None:
     larger = pattern_on(fabric_of(), "shift", 10)
     with pytest.raises(ScheduleError, match="4, 16 ranks"):
         at_once([job(10), larger], "two")
+
+
+def test_rounds_follow_each_other_group_by_group() -> None:
+    once = collective("all-reduce", {"a": (0, 1), "b": (2, 3)}, 1 << 20, 4, name="twice")
+    made = in_rounds(once, 3)
+    count = len(once.transfers)
+    assert len(made.transfers) == 3 * count
+    assert (made.size_bytes, made.size_meaning) == (3 << 20, f"{once.size_meaning}, sum of 3 rounds")
+    phases = 1 + max(one.tag.phase for one in once.transfers)
+    for at, one in enumerate(made.transfers):
+        number, first = at // count, once.transfers[at % count]
+        assert (one.id, one.tag.phase) == (first.id + number * count, first.tag.phase + number * phases)
+        if number and not first.after:
+            own = {other.id for other in once.transfers if other.tag.group == first.tag.group}
+            assert set(one.after) == {other + (number - 1) * count for other in own}
+        else:
+            assert one.after == tuple(before + number * count for before in first.after)
+    assert in_rounds(once, 1) is once
+
+
+def test_rounds_that_mean_nothing_are_refused() -> None:
+    once = collective("all-reduce", {"a": (0, 1)}, 1 << 20, 2, name="none")
+    with pytest.raises(ScheduleError, match="rounds is 0; it must be 1 or more"):
+        in_rounds(once, 0)
+    with pytest.raises(ScheduleError, match="has computations"):
+        in_rounds(replace(once, computations=(Computation(99, 0, 1.0, (), "x"),)), 2)
