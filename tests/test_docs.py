@@ -19,7 +19,7 @@ from topologies.presets import PRESETS
 from topologies.scale import DEFAULT_TIME, LARGEST_RATE_MBPS, NIC_FLOOR_MBPS, SMALLEST_RATE_MBPS
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "README.ja.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
