@@ -1,6 +1,6 @@
 """Whether what commands printed is what a page shows. Pure.
 
-A page shows either everything, or marks what it leaves out: a line ``...`` stands for one or more lines, and `` ...``
+A page shows either everything, or marks what it leaves out: a line ``...`` stands for any lines, and `` ...``
 at the end of a line for its rest. Spaces are not counted, nor empty lines, nor the length of a table's rules, because
 the width of a column hangs on the numbers in it. A date and time as in ``20261130-114732`` stands for any.
 """
@@ -36,7 +36,7 @@ def why_different(shown: Output, printed: str) -> str:
         if one == len(wanted):
             return other == len(actual)
         if wanted[one] == CUT:
-            return any(fits(one + 1, later) for later in range(other + 1, len(actual) + 1))
+            return any(fits(one + 1, later) for later in range(other, len(actual) + 1))
         return (
             other < len(actual) and same_line(wanted[one], actual[other], shown.allowance) and fits(one + 1, other + 1)
         )

@@ -16,9 +16,11 @@ WATCHDOG_S = 300.0
 
 
 def prepare(folder: Path) -> None:
-    """Make ``folder`` look like a checkout without results."""
+    """Make ``folder`` look like a checkout without results, whose first call has installed what is missing."""
     for name in PARTS:
         (folder / name).symlink_to(ROOT / name)
+    text, code = type_command(Command("./railbed --version", 0), folder)
+    assert code == 0, text
 
 
 def type_command(command: Command, folder: Path) -> tuple[str, int]:
