@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-name_option = click.option("--name", metavar="FABRIC", help="The fabric's name; needed only when several are up.")
+NAME_VARIABLE = "RAILBED_FABRIC"
+"""The environment variable that names the fabric where ``--name`` does not."""
+
+name_option = click.option(
+    "--name", envvar=NAME_VARIABLE, metavar="FABRIC", help="The fabric's name; needed only when several are up."
+)
 
 
 def fabric_options(function: _Function) -> _Function:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from cli.fabrics import name_option, need_root, running_fabric
 from topologies.errors import RailbedError
@@ -31,7 +32,8 @@ def command(fabric: str | None, commands: str | None, name: str | None) -> int:
     It knows Railbed's commands, Mininet's, and NODE COMMAND, such as: d0r0 ping -c 1 d1r1. Without a terminal the
     commands are read from standard input, one a line; the exit code is that of the first that failed.
     """
-    if fabric is not None and name is not None:
+    typed = click.get_current_context().get_parameter_source("name") is ParameterSource.COMMANDLINE
+    if fabric is not None and typed:
         raise click.UsageError("name the fabric once")
     need_root("shell")
     running = running_fabric(fabric or name)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cli.fabrics import fabric_options, need_root, spec_from_options
+from cli.fabrics import NAME_VARIABLE, fabric_options, need_root, spec_from_options
 from cli.output import json_option, print_json, progress
 from controller.placement import read_placement
 from topologies.builders import build
@@ -17,7 +17,14 @@ from topologies.scale import DEFAULT_TIME, Scale, check_scale, default_scale
 
 @click.command("up")
 @fabric_options
-@click.option("--name", default="default", show_default=True, metavar="FABRIC", help="Name of the fabric.")
+@click.option(
+    "--name",
+    envvar=NAME_VARIABLE,
+    default="default",
+    show_default=True,
+    metavar="FABRIC",
+    help="Name of the fabric.",
+)
 @click.option("--rate-factor", type=float, help="Real rate over emulated rate.  [default: by the fabric's size]")
 @click.option("--time-factor", default=DEFAULT_TIME, show_default=True, help="Emulated seconds per real second.")
 @click.option(

@@ -166,6 +166,17 @@ def test_several_fabrics_must_be_named(capsys: pytest.CaptureFixture[str], manag
     assert manager.calls == [("fail", "b", "d0r0-rail0")]
 
 
+def test_the_environment_names_the_fabric(
+    capsys: pytest.CaptureFixture[str], manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAILBED_FABRIC", "lab")
+    assert run(capsys, "up")[0] == 0
+    manager.states = [FakeState("default"), FakeState("lab")]
+    assert run(capsys, "fail", "d0r0-rail0")[0] == 0
+    assert run(capsys, "fail", "d0r0-rail0", "--name", "default")[0] == 0
+    assert [call[3] if call[0] == "up" else call[1] for call in manager.calls] == ["lab", "lab", "default"]
+
+
 def test_no_fabric_is_an_error(capsys: pytest.CaptureFixture[str], manager: FakeManager) -> None:
     code, _, err = run(capsys, "fail", "d0r0-rail0")
     assert (code, err) == (2, "railbed: no fabric called 'default' is up\n")

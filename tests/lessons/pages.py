@@ -131,13 +131,15 @@ def without_comment(line: str) -> tuple[str, str]:
 def blocks(text: str, page: str) -> list[Block]:
     """The commands of a page with their outputs, in order; raises PageError if the page breaks the convention."""
     found: list[Block] = []
+    before_commands = ""
     for fence, before in fences(text, page):
         if fence.language == "sh":
             found.append(Block(_commands(fence, page)))
+            before_commands = before
         elif fence.language == "output":
             if not found or found[-1].output is not None:
                 raise PageError(f"{page}:{fence.line}: an output without commands of its own")
-            allowance = _ALLOWANCE.search(before)
+            allowance = _ALLOWANCE.search(before or before_commands)
             shown = Output(tuple(fence.lines), fence.line, _allowance(allowance) if allowance else EXACT)
             found[-1] = Block(found[-1].commands, shown)
     return found

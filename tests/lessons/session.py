@@ -12,6 +12,8 @@ from tests.lessons.pages import ROOT, Block, Command, NotRun
 
 PARTS = ("railbed", "docs", "benchmarks", "experiments", "topologies", "tests")
 """What a reader in a checkout finds beside the launcher; what commands write lies in the session's own folder."""
+FABRIC = "default"
+"""What the fabric of a page is called, so that others may be up meanwhile."""
 WATCHDOG_S = 300.0
 
 
@@ -34,7 +36,7 @@ def type_command(command: Command, folder: Path) -> tuple[str, int]:
         text=True,
         check=False,
         timeout=WATCHDOG_S,
-        env={name: value for name, value in os.environ.items() if not name.startswith(("RAILBED_", "COLUMNS"))},
+        env={name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"RAILBED_FABRIC": FABRIC},
     )
     return done.stdout, done.returncode
 

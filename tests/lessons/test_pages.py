@@ -62,6 +62,8 @@ c
 def test_an_allowance_holds_for_the_next_output_only():
     page = "```sh\na\n```\n(numbers within 25 %)\n\n```output\n1\n```\n\n```sh\nb\n```\n\n```output\n1\n```\n"
     assert [block.output.allowance for block in blocks(page, "p")] == [Allowance(percent=25), EXACT]
+    before = "(numbers within 25 %):\n\n```sh\na\n```\n\n```output\n1\n```\n"
+    assert blocks(before, "p")[0].output.allowance == Allowance(percent=25)
     far = "(numbers within 25 %)\n\nMore text.\n\n```output\n1\n```\n"
     assert blocks("```sh\na\n```\n" + far, "p")[0].output.allowance == EXACT
 
@@ -141,4 +143,5 @@ def test_every_command_that_is_not_run_is_in_a_page_and_says_why():
 @pytest.mark.parametrize("page", [page for page in PAGES if not is_live(page)], ids=lambda page: page.stem)
 def test_what_pages_show_is_what_is_printed(page, tmp_path):
     prepare(tmp_path)
-    assert wrong(page, blocks(page.read_text(), page.name), NOT_RUN, tmp_path) == []
+    found = wrong(page, blocks(page.read_text(), page.name), NOT_RUN, tmp_path)
+    assert not found, "\n".join(found)
