@@ -21,6 +21,10 @@ class ConsoleError(RailbedError):
     exit_code = 2
 
 
+class CaptureFileError(RailbedError):
+    """Captured packets cannot be written where they should be."""
+
+
 class NoSuchProgramError(RailbedError):
     """The program that is to run on the GPUs is not on this machine."""
 

@@ -37,6 +37,7 @@ COMMANDS = {
     "shell": "A console on a running fabric.",
     "exec": "A real program on every GPU of a running fabric.",
     "fail": "Take a link, a GPU or a switch of a running fabric down.",
+    "capture": "The packets of one link, both ways, shown or in a file.",
     "path": "Where packets go: declared, by the rules, and in truth.",
     "why": "The reason for each hop of a path.",
     "rules": "What the switches of a running fabric hold.",

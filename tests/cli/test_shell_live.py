@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from scapy.layers.inet import ICMP, IP
+from scapy.utils import rdpcap
 
 from emulator import manager
 from emulator.manager import RunningFabric
@@ -155,6 +158,42 @@ def test_at_a_terminal_ctrl_c_ends_the_nodes_command_and_ctrl_d_leaves_the_fabri
     assert terminal.ended() == 0
     assert "d0r0 ping d1r1" in (tmp_path / "railbed" / "history").read_text().splitlines()
     assert running.status()["controller"] == "running"
+
+
+def test_a_link_is_captured_both_ways(running: RunningFabric, tmp_path: Path) -> None:
+    path = tmp_path / "nic.pcapng"
+    capture = subprocess.Popen(
+        [sys.executable, "-m", "cli", "capture", "d0r1-rail1", "--name", NAME, "-w", str(path)], stdout=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + TIMEOUT_S
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert script("d0r1 ping -c 2 -i 0.2 d1r1; d0r0 ping -c 1 d1r0").returncode == 0
+    capture.send_signal(signal.SIGINT)
+    out, _ = capture.communicate(timeout=TIMEOUT_S)
+    assert capture.returncode == 0
+    packets = [packet for packet in rdpcap(str(path)) if ICMP in packet]
+    assert [(packet[IP].dst, packet.sniffed_on) for packet in packets] == [
+        ("10.0.2.1", "d0r1-rail1 out"), ("10.0.1.1", "d0r1-rail1 in"),
+    ] * 2, "only those of this link, and each once"  # fmt: skip
+    assert f"in {path}" in out
+
+
+def test_a_line_is_shown_for_each_packet_until_there_are_enough(running: RunningFabric) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "cli", "capture", "d0r0-nv0", "--name", NAME, "--count", "2"], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    ) as capture:  # fmt: skip
+        deadline = time.monotonic() + TIMEOUT_S
+        while capture.poll() is None and time.monotonic() < deadline:
+            running.mininet("d0r0 ping -c 1 -W 1 d0r1")
+        assert capture.poll() == 0
+        assert capture.stdout is not None
+        lines = capture.stdout.read().splitlines()
+    seen = {line.split(None, 1)[1] for line in lines}
+    assert len(lines) == 2
+    assert seen == {"out d0r0 > d0r1 ICMP echo request, 56 bytes", "in  d0r1 > d0r0 ICMP echo reply, 56 bytes"}
 
 
 def test_a_console_says_that_its_fabric_has_gone(running: RunningFabric, terminal: Terminal) -> None:
