@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from dashboard.actions import mystery
+from dashboard.diagnosing import RunDiagnosis
 from dashboard.drawing import draw
 from dashboard.loads import Counters, loads
 from dashboard.progress import ReportedRun
@@ -59,6 +60,7 @@ class Board:
         self._lock = threading.Lock()
         self._own_changes = 0
         self._own_until_s = 0.0
+        self._links_down: frozenset[str] = frozenset()
         self._over = threading.Event()
         self._changed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name=f"dashboard-{name}", daemon=True)
@@ -114,6 +116,7 @@ class Board:
         self._began()
         threading.Thread(target=self._follow, args=(running,), name="dashboard-runs", daemon=True).start()
         seen = running.observe(0, impairments=True)
+        self._links_down = frozenset(one["link"] for one in seen["impairments"] if one["down"])
         since, before, wrong, read_s = seen["next"], _counters(seen), None, time.monotonic()
         witness = Witness()
         self.hidden = {"open": False}
@@ -137,6 +140,8 @@ class Board:
             before = after
             for event in seen["events"]:
                 self.publish({"event": "controller", "what": event})
+                if event["event"] == "repaired":
+                    self._links_down = frozenset(event["links_down"])
                 for timeline in witness.take(event):
                     if not self._is_own(event["t_s"]):
                         self.publish(timeline)
@@ -149,19 +154,29 @@ class Board:
         self._expected = None
         return schedule
 
+    def _diagnosis(self, running: RunningFabric, schedule: Schedule) -> RunDiagnosis:
+        foreign = running.status()["controller_kind"] != "railbed"
+        return RunDiagnosis(schedule, running.fabric, running.scale, None if foreign else running.policy())
+
     def _follow(self, running: RunningFabric) -> None:
         """Tell of the runs on a fabric until it ends."""
         run: ReportedRun | None = None
+        diagnosis: RunDiagnosis | None = None
         told_s = 0.0
         with suppress(RailbedError, OSError):
             for message in running.follow():
                 if self._over.is_set():
                     return
                 if message["event"] == "run-start":
-                    run = ReportedRun(message, self._is_expected(message), running.scale)
+                    schedule = self._is_expected(message)
+                    run = ReportedRun(message, schedule, running.scale)
+                    diagnosis = None if schedule is None else self._diagnosis(running, schedule)
                 if run is None:
                     continue
                 run.take(message)
+                verdicts = diagnosis.take(message, self._links_down) if diagnosis is not None else []
+                for verdict in verdicts if not self.hidden["open"] else []:  # whoever looks for it finds it themselves
+                    self.publish(verdict)
                 ends = message["event"] in ("run-start", "run-end")
                 if ends or time.monotonic() - told_s >= RUN_INTERVAL_S:
                     told_s = time.monotonic()

@@ -16,10 +16,12 @@ function style() {
     { selector: "node[kind='rail'],node[kind='rail-leaf'],node[kind='rail-spine'],node[kind='leaf'],node[kind='spine']", style: { shape: "rectangle", width: "data(wide)", height: 40, "font-size": 19, "border-width": 4, "border-color": "data(tint)" } },
     { selector: "node[kind='spine'],node[kind='rail-spine']", style: { shape: "cut-rectangle" } },
     { selector: "edge", style: { width: "data(thick)", "line-color": "data(load)", "curve-style": "bezier", "underlay-color": "data(tint)", "underlay-opacity": 0.5, "underlay-padding": 3, "font-size": 16, color: bad, "text-background-color": css("--paper"), "text-background-opacity": 0.9, "text-background-padding": 3, label: "data(mark)", "z-index": 1 } },
+    { selector: "edge[state!='up']", style: { "z-index": 9, "font-size": 22 } },
     { selector: "edge[state='down']", style: { "line-style": "dashed", "line-dash-pattern": [7, 7], "line-color": bad, "underlay-opacity": 0, width: 3 } },
     { selector: "edge[state='blackhole']", style: { "line-style": "dotted", "line-color": bad, width: 5 } },
     { selector: "edge[state='degraded']", style: { "line-style": "dashed", "line-dash-pattern": [14, 4] } },
     { selector: ".way", style: { "underlay-color": accent, "underlay-opacity": 0.75, "underlay-padding": 6 } },
+    { selector: ".suspect", style: { "overlay-color": bad, "overlay-opacity": 0.3, "overlay-padding": 9 } },
     { selector: ".picked", style: { "overlay-color": accent, "overlay-opacity": 0.25, "overlay-padding": 6 } },
   ];
 }
@@ -74,13 +76,14 @@ export class Board {
     const kind = message.name === message.kind ? "" : `${message.kind}, `;
     this.heading.textContent = `${message.name}: ${kind}${message.gpu_ids.length} GPUs`;
     this.nics = message.lines.filter((line) => line.kind === "nic").map((line) => this.placeOf.get(line.id));
+    this.thinner = message.summary ? 0.45 : message.gpu_ids.length > 32 ? 0.6 : 1;
     const elements = [
       ...message.nodes.map((node) => ({
         data: { ...node, parent: node.box || undefined, tint: railColour(node.rail), wide: 12 * node.label.length + 22, label: node.gpus ? `d${node.label}` : node.label },
         position: { x: node.x, y: node.y },
         grabbable: false,
       })),
-      ...message.lines.map((line) => ({ data: { id: line.id, source: line.a, target: line.b, tint: line.kind === "nvlink" ? css("--soft") : railColour(line.rail), load: loadColour(0), thick: message.summary ? 1.4 : 3, mark: "", state: "up" } })),
+      ...message.lines.map((line) => ({ data: { id: line.id, source: line.a, target: line.b, tint: line.kind === "nvlink" ? css("--soft") : railColour(line.rail), load: loadColour(0), thick: 3 * this.thinner, mark: "", state: "up" } })),
     ];
     if (this.graph) this.graph.destroy();
     const graph = (this.graph = cytoscape({ container: this.canvas, elements, style: style(), layout: { name: "preset", fit: true, padding: PADDING }, minZoom: 0.05, maxZoom: 4, autoungrabify: true, boxSelectionEnabled: false }));
@@ -153,7 +156,7 @@ export class Board {
         const now = this.loads ? this.share(this.placeOf.get(line.id)) : 0;
         const state = this.wrong.get(line.id);
         this.graph.getElementById(line.id).data({
-          load: loadColour(now), thick: (3 + 7 * Math.min(1, now)) * (this.drawing.summary ? 0.45 : 1),
+          load: loadColour(now), thick: (3 + 7 * Math.min(1, now)) * this.thinner,
           state: !state ? "up" : state.down ? "down" : state.blackhole.length ? "blackhole" : "degraded",
           mark: state ? mark(state) : "",
         });
@@ -170,6 +173,12 @@ export class Board {
   showWay(links) {
     this.graph.elements().removeClass("way");
     for (const id of links) this.graph.getElementById(id).addClass("way");
+  }
+
+  // What a diagnosis has found at fault is marked until the next one.
+  suspect(id) {
+    this.graph.elements().removeClass("suspect");
+    this.graph.getElementById(id).addClass("suspect");
   }
 
   restyle() { if (this.graph) { this.graph.style(style()); this.paint(); } }

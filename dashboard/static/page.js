@@ -1,7 +1,7 @@
 // The page: takes what the server tells to the part that shows it, and asks the server for what is clicked.
 
 import { Board, words } from "./board.js";
-import { clear, showAction, showController, showTimeline } from "./timeline.js";
+import { clear, showAction, showController, showTimeline, showVerdict } from "./timeline.js";
 import { $, element, loadColour, theme } from "./words.js";
 import { clearFinished, showCalls, showFinished, showOffers, showQuestion, showRun, showWorkload } from "./work.js";
 
@@ -180,6 +180,7 @@ const SHOW = {
   impairments: showWrong,
   timeline: (message) => showTimeline(message, where(message)),
   controller: (message) => showController(message, where(message)),
+  verdict: (message) => { showVerdict(message, where(message)); boardOf(message).suspect(message.component); },
   action: (message) => showAction(message, where(message)),
   run: (message) => { showRun(message, boardOf(message)); showCalls([...boards.values()]); },
   path: showThePath, replay: showReplay, gone, mystery: showMystery,

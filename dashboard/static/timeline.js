@@ -62,3 +62,9 @@ export function showController(message, where) {
   const took = rest.elapsed_s === undefined ? "" : ` within ${Math.round(rest.elapsed_s * 1000)} ms`;
   prepend("timeline", element("li", `${where}the plan moves traffic: ${rest.connections} connections have links of their own${took}`, { "data-on": message.on || "" }));
 }
+
+export function showVerdict(message, where) {
+  const item = element("li", "", { "data-on": message.on || "", "data-verdict": message.component });
+  item.append(element("div", `${where}diagnosed ${message.t_s} s after the start of the run`), element("div", message.text, { class: "gap" }), element("div", message.evidence));
+  prepend("timeline", item);
+}
