@@ -104,6 +104,9 @@ def _build(folder: Path, taken_over: Handover) -> None:
         folder / "debootstrap.log",
     )
     taken_over.write(root)
+    with (root / "etc/pip.conf").open("a") as pip:
+        # In software emulation compiling modules that nobody will import takes half of an installation.
+        pip.write("no-compile = no\n")  # pip's way to say yes
     for name, text in _FILES.items():
         (root / name.lstrip("/")).write_text(text)
     log = folder / "configure.log"
