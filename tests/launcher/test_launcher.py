@@ -201,7 +201,7 @@ def test_help_of_live_commands_needs_no_root_and_exit_codes_pass_through() -> No
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
 def test_the_shell_scripts_are_clean() -> None:
-    scripts = [ROOT / name for name in ("railbed", ".ci/run", "vm/provision", "vm/welcome")]
+    scripts = [ROOT / name for name in ("railbed", ".ci/run", "vm/provision", "vm/welcome", "tests/vm/measure-init")]
     done = call("shellcheck", *scripts)
     assert done.returncode == 0, done.stdout
 
