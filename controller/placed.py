@@ -15,9 +15,15 @@ from controller.policy import RoutingPolicy
 from controller.routing import Routes
 from controller.selectors import exact
 from controller.slots import slot_of
-from topologies.model import HOST_PORT, Fabric, SwitchKind
+from topologies.model import HOST_PORT, Fabric, Switch, SwitchKind
 
-_CHANNEL_SALT = {SwitchKind.LEAF: 3, SwitchKind.RAIL_LEAF: 3, SwitchKind.SPINE: 4, SwitchKind.RAIL_SPINE: 4}
+_CHANNEL_SALT = {
+    SwitchKind.GPU: 5,
+    SwitchKind.LEAF: 3,
+    SwitchKind.RAIL_LEAF: 3,
+    SwitchKind.SPINE: 4,
+    SwitchKind.RAIL_SPINE: 4,
+}
 
 Ways = dict[str, dict[Connection, int]]
 """By switch id, the ports of connections."""
@@ -68,7 +74,7 @@ def hashed_placement(
         ends = (each.src.domain, each.src.rail, each.dst.domain, each.dst.rail)
         switch = fabric.switch_by_id[each.src.switch_id]
         while switch.id != each.dst.switch_id:
-            ports = routes.preferred_ports(switch.id, each.dst)
+            ports = _hashed_ports(routes, switch, each)
             words = (_CHANNEL_SALT.get(switch.kind, 0), switch.dpid, *ends, each.channel)
             key = absorbed(mixed(policy.seed & (1 << 64) - 1), words)
             link = fabric.link_by_port[switch.id, chosen(key, ports, ports)]
@@ -77,6 +83,17 @@ def hashed_placement(
             switch = fabric.switch_by_id[link.other(switch.id)]
         ways[each] = links
     return Placement.of(ways, base_port)
+
+
+def _hashed_ports(routes: Routes, switch: Switch, each: Connection) -> tuple[int, ...]:
+    """The ports that a connection is hashed over: what policy prefers, and both uplinks of a dual-homed NIC."""
+    ports = routes.preferred_ports(switch.id, each.dst)
+    if switch.kind is not SwitchKind.GPU:
+        return ports
+    uplinks = routes.forwarding.nic_ports(switch.id)
+    if not set(ports) <= set(uplinks):
+        return ports
+    return tuple(port for port in routes.ports(switch.id, each.dst) if port in uplinks)
 
 
 def _ways(routes: Routes, others: Iterable[Connection] = ()) -> tuple[Ways, Ways]:

@@ -13,12 +13,14 @@ from experiments.figures.completion import completion_figure
 from experiments.figures.heat import heat_figure
 from experiments.figures.matrix import matrix_figure
 from experiments.figures.outages import outage_figure
+from experiments.figures.planning import shares_figure, uplink_figure
 from experiments.figures.prediction import prediction_figure
 from experiments.figures.style import figure_bytes
 from experiments.figures.sweep import SweptCase, sweep_figure
 from experiments.figures.throughput import throughput_figure
 from experiments.files import slug, write_file
 from experiments.outcome import FAILURE
+from experiments.planned_runs import planned_shares, uplink_load
 from experiments.report import FabricView, Picture, Report, RunView, render, render_sweep
 from experiments.scenario import EMULATOR
 from experiments.statistics import cases
@@ -53,6 +55,7 @@ def draw_result(result: StoredResult, formats: Sequence[str] = VECTOR_FORMATS) -
         completion=save("completion", completion_figure(result.outcomes)) if result.outcomes else None,
         prediction=save("prediction", prediction_figure(result.outcomes)) if _is_measured(result) else None,
         outages=save("outages", outage_figure(failed)) if failed else None,
+        planning=tuple(_planning(result, made, save)),
         matrices=tuple(_matrices(made, save)),
         runs=tuple(_run_views(made, save)),
         provenance=result.provenance(),
@@ -97,6 +100,29 @@ _Save = Callable[[str, Figure], Picture]
 
 def _is_measured(result: StoredResult) -> bool:
     return any(outcome.backend == EMULATOR for outcome in result.outcomes)
+
+
+def _planning(result: StoredResult, made: Sequence[StoredRun], save: _Save) -> Iterator[Picture]:
+    """Planned traffic: what the jobs got, and the load of the links to the spines, in the first repetition."""
+    scenario = result.scenario()
+    loads, shares = [], []
+    for run in made:
+        outcome, planning = run.outcome, scenario.planning_of(run.outcome.fabric)
+        if planning is None or outcome.repetition != made[0].outcome.repetition:
+            continue
+        failed = frozenset(outage.link_id for outage in outcome.outages)
+        since_s = max((outage.down_s for outage in outcome.outages), default=0.0)
+        load = uplink_load(run.fabric, run.links(), outcome.fabric, outcome.condition, failed)
+        loads += [load] if load is not None else []
+        share = planned_shares(
+            run.fabric, run.scale, run.transfers().to_pylist(), outcome.fabric, outcome.condition,
+            planning.mode.value, failed, since_s,
+        )  # fmt: skip
+        shares += [share] if share is not None else []
+    if shares:
+        yield save("planning-shares", shares_figure(shares))
+    if loads:
+        yield save("planning-uplinks", uplink_figure(loads))
 
 
 def _fabric_views(made: Sequence[StoredRun], save: _Save) -> Iterator[FabricView]:

@@ -70,6 +70,7 @@ class Report:
     completion: Picture | None
     prediction: Picture | None
     outages: Picture | None
+    planning: tuple[Picture, ...]
     matrices: tuple[Picture, ...]
     runs: tuple[RunView, ...]
     provenance: Mapping[str, Any]

@@ -15,7 +15,7 @@ from controller.planning.planner import followed, hashed, planned, replanned
 from controller.planning.traffic import Demand, Plan
 from controller.policy import RoutingPolicy
 from experiments.reference.row import Expected, Mark, Reference, ReferenceRow, Told, exactly
-from simulator.rounds import round_times_s
+from simulator.rounds import levelled_by_measuring, round_times_s
 from topologies.builders import build
 from topologies.model import NO_FAILURES, Fabric, FabricKind, FabricSpec, Failures, Gpu
 
@@ -145,7 +145,10 @@ def replanning(told: Told) -> list[ReferenceRow]:
         failures = Failures(links=down)
         before = planned(fabric, eight_jobs(fabric), POLICY)
         static = shares(fabric, followed(fabric, before.demands, before.placement, POLICY, failures, before.bytes_of))
-        evenly = shares(fabric, replanned(before, fabric, POLICY, failures, reweight=False))
+        equal = replanned(before, fabric, POLICY, failures, reweight=False)
+        evenly = shares(fabric, equal)
+        told(f"one of eight uplinks down, {name}, bytes by measuring")
+        measured = shares(fabric, levelled_by_measuring(fabric, equal))
         after = replanned(before, fabric, POLICY, failures)
         dynamic = shares(fabric, after)
         hash_only = mean(
@@ -158,9 +161,11 @@ def replanning(told: Told) -> list[ReferenceRow]:
                          "stated"),
             ReferenceRow("C8", f"{name}: static plan, slowest job", "", static.slowest),
             ReferenceRow("C8", f"{name}: re-planned, equal bytes a channel, mean job", "", evenly.mean),
-            ReferenceRow("C8", f"{name}: re-planned and re-weighted, mean job", "", dynamic.mean,
-                         exactly(0.84, Mark.UNCHECKED, 0.005),
-                         _STEP),
+            ReferenceRow("C8", f"{name}: re-planned, bytes by measuring, mean job", "", measured.mean,
+                         Expected(0.84, 0.875, Mark.UNCHECKED, 0.005), "the bound is 0.875"),
+            ReferenceRow("C8", f"{name}: re-planned, bytes by measuring, slowest job", "", measured.slowest,
+                         Expected(0.84, 0.875, Mark.UNCHECKED, 0.005), "the bound is 0.875"),
+            ReferenceRow("C8", f"{name}: re-planned and re-weighted, mean job", "", dynamic.mean, None, _STEP),
             ReferenceRow("C8", f"{name}: re-planned and re-weighted, slowest job", "", dynamic.slowest, None, _STEP),
             ReferenceRow("C8", f"{name}: re-planned and re-weighted, busiest link", "", _ideal_s(fabric, after) /
                          after.busiest_s(fabric), exactly(0.875, tolerance=0.875 * 0.02), "target: 0.98 of the bound"),
@@ -176,8 +181,8 @@ def replanning(told: Told) -> list[ReferenceRow]:
 
 
 _STEP = (
-    "a link is shared evenly among flows, not among bytes, so a channel with more bytes than those beside it ends "
-    "late; only the busiest link is at the bound"
+    "bytes as the planner sees them, nothing measured: a link is shared evenly among flows, not among bytes, so a "
+    "channel with more bytes than those beside it ends late; only the busiest link is at the bound"
 )
 
 
@@ -204,19 +209,30 @@ def oversubscribed(told: Told) -> list[ReferenceRow]:
     return rows
 
 
+def large_fabric(uplinks: int) -> FabricSpec:
+    """512 GPUs in 64 servers of eight NICs, with so many uplinks each, at four leaves (or pairs of them), 1:1."""
+    return FabricSpec(FabricKind.SPINE_LEAF, 64, 8, spines=64, domains_per_leaf=16, uplinks=uplinks)
+
+
+def four_jobs(fabric: Fabric, across: bool, channels: int = 4) -> list[Demand]:
+    """Four jobs of 16 servers, four at each of four leaves, in the order of the leaves or (``across``) across them."""
+    demands = []
+    for job in range(4):
+        places = [(leaf, number) for leaf in range(4) for number in range(4)]
+        places.sort(key=(lambda place: place[::-1]) if across else None)
+        servers = [16 * leaf + 4 * job + number for leaf, number in places]
+        demands += rings(f"job{job}", fabric, servers, EDGE_BYTES, channels)
+    return demands
+
+
 def large(told: Told) -> list[ReferenceRow]:
     """C10: four all-reduces on 512 GPUs with dual-homed NICs."""
     rows = []
     for case, uplinks, across in (
         ("servers by leaf", 2, False), ("servers by leaf, single-homed", 1, False), ("servers across leaves", 2, True)
     ):  # fmt: skip
-        fabric = build(FabricSpec(FabricKind.SPINE_LEAF, 64, 8, spines=64, domains_per_leaf=16, uplinks=uplinks))
-        demands = []
-        for job in range(4):
-            places = [(leaf, number) for leaf in range(4) for number in range(4)]
-            places.sort(key=(lambda place: place[::-1]) if across else None)
-            servers = [16 * leaf + 4 * job + number for leaf, number in places]
-            demands += rings(f"job{job}", fabric, servers, EDGE_BYTES, 4)
+        fabric = build(large_fabric(uplinks))
+        demands = four_jobs(fabric, across)
         told(f"four all-reduces on 512 GPUs, {case}")
         good = shares(fabric, planned(fabric, demands, POLICY)).mean
         found = [one.mean for one in hashed_shares(fabric, demands, range(5))]

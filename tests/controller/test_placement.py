@@ -197,6 +197,16 @@ def test_hashed_connections_load_spines_like_balls_in_bins() -> None:
     assert abs(sum(mean) / 600 - 0.656) < 0.02
 
 
+def test_connections_are_hashed_over_both_uplinks_of_a_nic() -> None:
+    fabric = built(FabricSpec(FabricKind.SPINE_LEAF, 2, 1, spines=2, uplinks=2))
+    connections = [Connection(Gpu(0, 0), Gpu(1, 0), channel) for channel in range(400)]
+    placement = hashed_placement(fabric, RoutingPolicy(seed=2), connections)
+    nics = Counter(link_id for _, links in placement.ways for link_id in links if link_id.startswith("d0r0-"))
+    assert len(nics) == 2
+    assert all(abs(count - 200) < 40 for count in nics.values())  # four standard deviations
+    check(fabric, RoutingPolicy(placement=placement), frozenset())
+
+
 def test_tiers_do_not_repeat_each_other() -> None:
     fabric = built(FabricSpec(FabricKind.SPINE_LEAF, 2, 2, spines=2, parallel_links=4))
     connections = [Connection(Gpu(0, 0), Gpu(1, 1), channel) for channel in range(800)]

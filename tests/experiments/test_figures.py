@@ -180,7 +180,7 @@ def test_the_report_is_one_file_that_escapes_what_it_is_given() -> None:
              FabricView("rail-optimized", runs[-1][0].fabric, Scale(20_000, 1000), drawn, ""))  # fmt: skip
     shown = tuple(RunView(outcome, run.fabric, drawn, drawn)
                   for (run, _, _), outcome in zip(runs, outcomes, strict=True) if outcome.outages)  # fmt: skip
-    report = Report(scenario, "interrupted", 9, tuple(outcomes), views, drawn, drawn, drawn, (drawn,), shown,
+    report = Report(scenario, "interrupted", 9, tuple(outcomes), views, drawn, drawn, drawn, (drawn,), (drawn,), shown,
                     {"command": ["railbed", "x y"], "seed": 3})  # fmt: skip
     text = render(report)
     assert "A &lt;small&gt; &amp; quick one" in text
