@@ -16,7 +16,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "lessons").glob("*.md")))
 
 LANGUAGES = {"sh", "output", "text", "yaml", "python"}
 _FENCE = re.compile(r"^(\s*)```(.*)$")
-_ALLOWANCE = re.compile(r"\(numbers within (?:(\d+) %|a factor of (\d+))\)")
+_ALLOWANCE = re.compile(r"\((?:numbers within (?:(\d+) %|a factor of (\d+))|times are your machine's)\)")
 _EXIT_CODE = re.compile(r"exit code (\d+)\b")
 _ROW = re.compile(r"^\| \[[^\]]+\]\(([^)]+)\) \| `([^`]+)` \| (.+) \|$", re.MULTILINE)
 
@@ -27,7 +27,10 @@ class PageError(Exception):
 
 @dataclass(frozen=True)
 class Allowance:
-    """How far a measured number may be from the one that is shown: ``percent`` of it, or up to ``factor`` times."""
+    """How far a measured number may be from the one that is shown: ``percent`` of it, or up to ``factor`` times.
+
+    An infinite factor lets any number pass that is not negative: latencies of the reader's own machine.
+    """
 
     percent: float = 0.0
     factor: float = 1.0
@@ -36,6 +39,8 @@ class Allowance:
         """Whether ``measured`` is near enough to ``shown``, which is written in steps of ``resolution``."""
         if abs(measured - shown) <= max(abs(shown) * self.percent / 100, resolution / 2):
             return True
+        if self.factor == float("inf"):
+            return measured >= 0
         return shown * measured > 0 and 1 / self.factor <= measured / shown <= self.factor
 
 
@@ -166,7 +171,7 @@ def _commands(fence: _Fence, page: str) -> tuple[Command, ...]:
 
 def _allowance(found: re.Match[str]) -> Allowance:
     percent, factor = found.groups()
-    return Allowance(percent=float(percent)) if percent else Allowance(factor=float(factor))
+    return Allowance(percent=float(percent)) if percent else Allowance(factor=float(factor or "inf"))
 
 
 def not_run(index: str, folder: Path) -> list[NotRun]:

@@ -7,6 +7,7 @@ from tests.lessons.pages import EXACT, Allowance, Output
 
 QUARTER = Allowance(percent=25)
 TWENTY = Allowance(factor=20)
+ANY = Allowance(factor=float("inf"))
 
 
 def shown(text: str, allowance: Allowance = EXACT) -> Output:
@@ -70,6 +71,8 @@ def test_the_difference_names_both_lines():
         ("s0r1-eth1 in 0.51", "s0r1-eth1 in 2.31", TWENTY),
         ("0.00", "0.00", TWENTY),
         ("0.0", "0.04", TWENTY),
+        ("s0r1-eth2 out 0.23", "s0r1-eth2 out 5.43", ANY),
+        ("nv0-eth4 out 0.00", "nv0-eth4 out 12.50", ANY),
     ],
 )
 def test_measured_numbers_may_differ(one, other, allowance):
@@ -97,6 +100,10 @@ def test_measured_numbers_may_differ(one, other, allowance):
         ("8.42", "8.42 8.42", QUARTER),
         ("8.42 s", "8.42 ms", QUARTER),
         ("1.00 ...", "2.00 more", QUARTER),
+        ("s0r1-eth2 out 0.23", "s0r1-eth2 out -", ANY),
+        ("s0r1-eth2 out 0.23", "s0r1-eth2 out -0.23", ANY),
+        ("s0r1-eth2 out 0.23", "s0r1-eth3 out 0.23", ANY),
+        ("3 of 3 probes arrived", "2 of 3 probes arrived", ANY),
     ],
 )
 def test_an_allowance_does_not_let_everything_through(one, other, allowance):
