@@ -55,7 +55,7 @@ COMMANDS = {
     "bench": "A benchmark of the checkout, by name.",
     "doctor": "What this machine can emulate, and what to do about what it can't.",
     "setup": "Install what is missing, and nothing else.",
-    "uninstall": "Remove what setup made in the checkout.",
+    "uninstall": "Remove what setup made in the checkout, and its packages if asked.",
     "test": "Lint, types and all tests.",
 }
 """Every command with its line in the overview; the module of the same name holds it as ``command``."""

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from emulator.asking import Answer, Ask, ask, held_qdiscs
-from emulator.openvswitch import SCHEMA, kernel_datapath_available
+from emulator.openvswitch import kernel_datapath_available
 from topologies.capabilities import CONGESTION_CONTROL_PREFIX, Capability
 
 AVAILABLE_CONGESTION_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -20,11 +20,11 @@ QDISCS = {
 
 # The namespaces end with the shell, and with them the two daemons.
 _PRIVATE = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
-_FAILOVER_SCRIPT = f"""
+_FAILOVER_SCRIPT = """
 set -e
 d=$(mktemp -d); trap 'rm -r "$d"' EXIT
 export OVS_RUNDIR="$d" OVS_LOGDIR="$d" OVS_DBDIR="$d" OVS_SYSCONFDIR="$d"
-ovsdb-tool create "$d/conf.db" {SCHEMA}
+ovsdb-tool create "$d/conf.db"
 ovsdb-server "$d/conf.db" --remote="punix:$d/db.sock" --detach --pidfile
 ovs-vsctl --no-wait init
 ovs-vswitchd --enable-dummy --detach --pidfile

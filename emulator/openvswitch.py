@@ -25,7 +25,6 @@ from emulator.names import interface_name
 from emulator.processes import end
 from topologies.model import Fabric, LinkKind, Switch, SwitchKind
 
-SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 TOOLS = ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl", "ovs-appctl")
 MAX_BACKOFF_MS = 1000
 DEATH_CHECK_S = 0.25
@@ -130,7 +129,8 @@ class OpenVSwitch:
         self.version = self._run(["ovs-vswitchd", "--version"]).split()[3]
         for number in range(self._instances):
             database = self.directory / f"conf{number}.db"
-            self._run(["ovsdb-tool", "create", str(database), str(SCHEMA)])
+            # With the schema that this tool was built for, wherever its Open vSwitch is installed.
+            self._run(["ovsdb-tool", "create", str(database)])
             name = f"ovsdb-server{number}"
             self._servers.append(
                 self._spawn(name, ["ovsdb-server", str(database), f"--remote=p{self._database(number)}"])

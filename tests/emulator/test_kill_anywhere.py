@@ -20,7 +20,6 @@ import pytest
 
 from emulator import manager
 from emulator.errors import NoSuchFabricError
-from emulator.openvswitch import SCHEMA
 from emulator.rundir import RUN_ROOT
 from tests.emulator.live import fabric, live, traces
 from topologies.model import FabricKind, FabricSpec
@@ -69,7 +68,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
     def start(*command: str) -> None:
         subprocess.run(command, env=environment, check=True, capture_output=True)
 
-    start("ovsdb-tool", "create", str(directory / "conf.db"), str(SCHEMA))
+    start("ovsdb-tool", "create", str(directory / "conf.db"))
     pidfile = [f"--pidfile={directory}/{name}.pid" for name in ("ovsdb-server", "ovs-vswitchd")]
     start("ovsdb-server", str(directory / "conf.db"), f"--remote=p{database}", "--detach", pidfile[0])
     start("ovs-vswitchd", database, "--enable-dummy", "--detach", pidfile[1])

@@ -57,12 +57,18 @@ def one_sentence(done: subprocess.CompletedProcess[str]) -> str:
     return lines[0]
 
 
+def as_root(launcher: Path, command: str) -> str:
+    if shutil.which("sudo"):
+        return f"run sudo {launcher} {command}"
+    return f"run '{launcher} {command}' as root (there is no sudo here)"
+
+
 @needs_root
 @pytest.mark.parametrize("command", LIVE_COMMANDS)
 def test_live_commands_without_root_say_so(lone_launcher: Path, command: str) -> None:
     done = call("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", lone_launcher, command)
     assert done.returncode == 2
-    assert one_sentence(done) == f"railbed: '{command}' needs root: run sudo {lone_launcher} {command}"
+    assert one_sentence(done) == f"railbed: '{command}' needs root: {as_root(lone_launcher, command)}"
     assert not (lone_launcher.parent / ".venv").exists()
 
 
@@ -70,7 +76,7 @@ def test_live_commands_without_root_say_so(lone_launcher: Path, command: str) ->
     ("words", "sentence"),
     [
         (("setup", "--fast"), "setup does not take '--fast'; its only option is --ryu"),
-        (("uninstall", "now"), "uninstall does not take 'now'; it has no options"),
+        (("uninstall", "now"), "uninstall does not take 'now'; its only option is --packages"),
         (("--debug", "setup"), "'--debug' must come after 'setup'"),
     ],
 )
@@ -83,7 +89,8 @@ def test_wrong_use(lone_launcher: Path, words: tuple[str, ...], sentence: str) -
 @pytest.fixture
 def poor_path(tmp_path: Path) -> Path:
     """A PATH with what the launcher itself needs and nothing else: no Mininet, no iperf3, no apt-get."""
-    for tool in ("sh", "dirname", "readlink", "id", "stat", "cat", "cksum", "flock", "mktemp", "rm", "grep", "tail"):
+    tools = "sh dirname readlink id stat cat cksum flock mktemp mkdir mv rm grep sed sort comm tail dpkg dpkg-query"
+    for tool in tools.split():
         found = shutil.which(tool)
         assert found
         (tmp_path / tool).symlink_to(found)
@@ -121,6 +128,7 @@ def test_apt_that_fails_becomes_a_sentence(
     assert announced.startswith("railbed: installing ")
     assert sentence in failed
     assert answer in next(logs.iterdir()).read_text()
+    assert not (lone_launcher.parent / ".packages-before").exists(), "nothing was left half-way"
 
 
 @pytest.fixture
@@ -136,6 +144,75 @@ def outside(lone_launcher: Path, tmp_path: Path) -> Path:
                  lone_launcher.parent, *files)  # fmt: skip
     (environment / "stamp-base").write_text(stamp.stdout)
     return environment
+
+
+APT_AND_DPKG = """\
+#!/bin/sh
+echo "$(basename "$0") $*" >>"$LOG"
+case "$(basename "$0") $*" in
+    dpkg-query*) cat "$PRESENT" ;;
+    "dpkg --audit") cat "$HALF_WAY" ;;
+    "dpkg --configure"*) : >"$HALF_WAY" ;;
+    *fix-broken*) ;;
+    apt-get*autoremove*) printf 'Remv iperf3 [3]\\nRemv libfrom0 [1]\\nRemv theirs [2]\\n' ;;
+    apt-get*install*)
+        if [ -e "$CUT_SHORT" ]; then
+            echo half >"$HALF_WAY"
+            exit 100
+        fi
+        printf 'ii mininet\\nii iperf3\\nii libfrom0\\n' >>"$PRESENT"
+        ;;
+esac
+"""
+"""Stands for apt and dpkg on a machine whose first installation is cut short."""
+
+
+@needs_root
+def test_an_installation_cut_short_is_finished_and_only_what_it_brought_is_removed(
+    lone_launcher: Path, outside: Path, poor_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    notes = tmp_path_factory.mktemp("notes")
+    for name in ("basename", "find", "ln", "mount", "uname"):
+        (poor_path / name).symlink_to(str(shutil.which(name)))
+    for name in ("apt-get", "apt-mark", "dpkg", "dpkg-query"):
+        (poor_path / name).unlink(missing_ok=True)
+        (poor_path / name).write_text(APT_AND_DPKG)
+        (poor_path / name).chmod(0o755)
+    names = {name: str(notes / name.lower()) for name in ("LOG", "PRESENT", "HALF_WAY", "CUT_SHORT")}
+    for file in names.values():
+        Path(file).touch()
+    Path(names["PRESENT"]).write_text("ii theirs\nrc gone\n")
+    settings = {"PATH": str(poor_path), "TMPDIR": str(notes), "RAILBED_ENVIRONMENTS": str(outside.parents[1]), **names}
+
+    def said() -> str:
+        text = Path(names["LOG"]).read_text()
+        Path(names["LOG"]).write_text("")
+        return text
+
+    before, ours = (outside.parent / f".packages-{name}" for name in ("before", "installed"))
+    assert call(lone_launcher, "up", env=settings).returncode == 1
+    assert before.read_text() == "theirs\n"
+    Path(names["CUT_SHORT"]).unlink()
+    said()
+    again = call(lone_launcher, "up", env=settings)
+    assert "railbed: finishing an installation of packages that was cut short" in again.stderr.splitlines()
+    commands = said()
+    assert (
+        commands.index("dpkg --configure -a")
+        < commands.index("install --fix-broken")
+        < commands.index("mininet iperf3")
+    )
+    assert not before.exists()
+    assert ours.read_text().split() == ["iperf3", "libfrom0", "mininet"]
+
+    script = 'mount -t tmpfs none /run && exec "$0" uninstall --packages'  # other fabrics may be up on this machine
+    removed = call(str(shutil.which("unshare")), "--mount", "sh", "-c", script, lone_launcher, env=settings)
+    assert (removed.returncode, removed.stdout.splitlines()[0]) == (0, "removed packages: iperf3 libfrom0"), removed
+    commands = said()
+    assert "apt-mark auto iperf3 libfrom0 mininet" in commands
+    assert "remove iperf3 libfrom0\n" in commands
+    assert "theirs" not in commands
+    assert not ours.exists()
 
 
 @needs_root

@@ -13,7 +13,7 @@ import pytest
 
 from cli.main import COMMANDS
 from dashboard.recording import Recorder
-from tests.checkout import ROOT, tracked_files
+from tests.checkout import ROOT, clean_copy, tracked_files
 from tests.dashboard.browser import served
 from tests.packaging.environments import (
     Distributions,
@@ -192,6 +192,18 @@ def test_every_supported_version_installs_from_the_registry_and_runs(
     check_root_free(railbed, work)
     run(railbed.with_name("python"), "-m", "pip", "install", f"{distributions.wheel}[dashboard]", timeout_s=900)
     check_replay(railbed, work)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("version", supported_versions())
+def test_the_exact_versions_can_be_had_for_every_supported_version(version: str, tmp_path: Path) -> None:
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} with venv on PATH or in ~/.pyenv/versions")
+    run(python, "-m", "venv", tmp_path / "environment")
+    wanted = f"{clean_copy(tmp_path / 'checkout')}[emulator,dashboard,dask,test]"
+    pip = [tmp_path / "environment" / "bin" / "python", "-m", "pip", "install", "--dry-run", "--only-binary=:all:"]
+    run(*pip, "-c", ROOT / "requirements" / "constraints.txt", wanted, timeout_s=900)
 
 
 def check_root_free(railbed: Path, folder: Path, interpreted: bool = False) -> None:

@@ -1,0 +1,210 @@
+"""`setup` on fresh machines: the supported systems from their own packages, and machines that already have something.
+
+Each machine is a minimal system in a folder. The tests fetch packages, so they take minutes and run with --soak only;
+`RAILBED_FRESH_BASES` names a folder that keeps the minimal systems between runs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.launcher.machines import SYSTEMS, USER_ID, Machine, NoMachineError, System, base_archive
+
+pytestmark = [pytest.mark.soak, pytest.mark.skipif(os.geteuid() != 0, reason="needs root to enter another system")]
+
+NOTHING = "nothing to do: everything is installed"
+FABRIC = """
+set -e
+railbed=./railbed
+$railbed up --name fresh --domains 2 --rails 2
+$railbed path d0r0 d1r1 --name fresh
+$railbed fail d0r0-rail0 --name fresh
+$railbed why d0r0 d1r1 --name fresh
+$railbed down fresh
+"""
+"""A small fabric, a failure and its detour; every command of it must succeed."""
+
+
+@pytest.fixture(scope="module")
+def bases() -> Iterator[Path]:
+    kept = os.environ.get("RAILBED_FRESH_BASES")
+    if kept:
+        yield Path(kept)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(params=SYSTEMS, ids=lambda system: system.suite)
+def machine(request: pytest.FixtureRequest, bases: Path) -> Iterator[Machine]:
+    yield from made(request.param, bases)
+
+
+@pytest.fixture
+def debian(bases: Path) -> Iterator[Machine]:
+    yield from made(SYSTEMS[0], bases)
+
+
+def made(system: System, bases: Path) -> Iterator[Machine]:
+    try:
+        archive = base_archive(system, bases)
+    except NoMachineError as error:
+        pytest.skip(str(error))
+    folder = Path(tempfile.mkdtemp(prefix=f"fresh-{system.suite}-"))
+    try:
+        yield Machine(archive, folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_a_fresh_machine_from_the_first_call_to_uninstall(machine: Machine) -> None:
+    refused = machine.run("./railbed", "validate", "failure-nic")
+    assert refused.returncode == 2
+    assert refused.stdout.splitlines() == [
+        "railbed: python3-venv must be installed, which needs root: run sudo ./railbed setup"
+    ]
+
+    alone = machine.run("sudo", "./railbed", "setup", network=False)
+    assert alone.returncode == 1
+    assert "because the network cannot be reached: connect this machine" in alone.stdout.splitlines()[-1]
+
+    # Killed among the packages, then in the Python environment: the next call finishes each.
+    machine.cut_short("sudo", "./railbed", "setup", when=lambda: machine.found("/usr/sbin/ovs-vswitchd"))
+    machine.cut_short("sudo", "./railbed", "setup", when=lambda: (machine.checkout / ".venv/incomplete").exists())
+    finished = machine.run("sudo", "./railbed", "setup")
+    assert finished.returncode == 0, finished.stdout
+    assert finished.stdout.splitlines()[-1] == "installed: .venv"
+    assert broken_packages(machine) == ""
+
+    for words in (["sudo", "./railbed", "setup"], ["./railbed", "setup"]):
+        again = machine.run(*words)
+        assert (again.returncode, again.stdout) == (0, f"{NOTHING}\n")
+    assert others(machine.checkout) == []
+
+    ran = machine.run("./railbed", "run", "failure-nic", "--backend", "simulator", "--check")
+    assert ran.returncode == 0, ran.stdout
+
+    doctor = machine.run("./railbed", "doctor", root=True, network=False)
+    assert doctor.returncode == 0, doctor.stdout
+    live = machine.run("sh", "-c", FABRIC, root=True, network=False)
+    assert live.returncode == 0, live.stdout
+    assert "a detour, because d0r0-rail0 is down" in live.stdout
+
+    removed = machine.run("./railbed", "uninstall", "--packages", root=True)
+    assert removed.returncode == 0, removed.stdout
+    assert "removed packages:" in removed.stdout
+    for program in ("/usr/sbin/ovs-vswitchd", "/usr/bin/mnexec", "/usr/bin/iperf3", "/usr/bin/python3"):
+        assert gone(machine, program), program
+    left = {path.name for path in machine.checkout.iterdir()} - {"results"}
+    assert not left & {".venv", ".packages-before", ".packages-installed", "railbed.egg-info", "build"}
+
+
+def test_a_machine_with_an_open_vswitch_of_its_own_keeps_it(debian: Machine) -> None:
+    """One that the administrator runs, with a bridge and a rule, installed by hand as from its sources."""
+    ready(debian)
+    script = f"""
+    set -e
+    /usr/share/openvswitch/scripts/ovs-ctl start --system-id=random >/dev/null
+    ovs-vsctl add-br theirs -- set bridge theirs datapath_type=dummy
+    ovs-ofctl add-flow theirs priority=7,actions=drop
+    ovs-vsctl --no-headings --columns=name,controller,other_config list bridge >/tmp/before
+    ovs-ofctl --no-stats dump-flows theirs >>/tmp/before
+    {FABRIC}
+    ovs-vsctl --no-headings --columns=name,controller,other_config list bridge >/tmp/after
+    ovs-ofctl --no-stats dump-flows theirs >>/tmp/after
+    cmp /tmp/before /tmp/after
+    """
+    done = debian.run("sh", "-c", script, root=True, network=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_machine_with_another_openflow_controller_keeps_it(debian: Machine) -> None:
+    ready(debian)
+    script = f"""
+    set -e
+    python3 - <<'END' &
+import socket
+listeners = [socket.create_server(("", port)) for port in (6653, 6633)]
+print("listening", flush=True)
+try:
+    listeners[0].settimeout(300)
+    listeners[0].accept()
+    print("somebody called the other controller", flush=True)
+except TimeoutError:
+    pass
+END
+    theirs=$!
+    until ss -tln | grep -q :6633; do kill -0 $theirs; done
+    ./railbed doctor
+    {FABRIC}
+    kill -0 $theirs
+    kill $theirs
+    """
+    done = debian.run("sh", "-c", script, root=True, network=False)
+    assert done.returncode == 0, done.stdout
+    assert "taken outside our namespaces: 6633 by python3" in done.stdout
+    assert "somebody called" not in done.stdout
+
+
+def test_a_machine_with_a_mininet_of_its_own_uses_it(debian: Machine) -> None:
+    """Mininet from its sources: mnexec and the package below /usr/local, unknown to dpkg."""
+    ready(debian)
+    script = """
+    place=$(echo /usr/local/lib/python3.*/dist-packages)
+    mkdir -p $place
+    cp -r /usr/lib/python3/dist-packages/mininet $place
+    cp /usr/bin/mnexec /usr/bin/mn /usr/local/bin
+    dpkg --remove --force-depends mininet
+    rm -rf .venv
+    """
+    moved = debian.run("sh", "-ec", script, root=True)
+    assert moved.returncode == 0, moved.stdout
+    again = debian.run("sudo", "./railbed", "setup")
+    assert again.stdout.splitlines()[-1] == "installed: .venv"
+    live = debian.run("sh", "-c", FABRIC, root=True, network=False)
+    assert live.returncode == 0, live.stdout
+    assert gone(debian, "/usr/bin/mnexec")
+
+    without = debian.run("sh", "-c", "rm -r /usr/local/lib/python3.*/dist-packages/mininet && ./railbed up", root=True)
+    assert without.returncode == 1
+    assert without.stdout.splitlines()[-1].startswith(
+        "railbed: this machine has a Mininet of its own (/usr/local/bin/mnexec), but not for /usr/bin/python3: "
+    )
+    assert gone(debian, "/usr/bin/mnexec")
+
+
+def test_a_user_without_sudo_is_told_what_root_has_to_do(debian: Machine) -> None:
+    removed = debian.run("rm", "/usr/bin/sudo", root=True)
+    assert removed.returncode == 0
+    for command in ("setup", "up"):
+        refused = debian.run("./railbed", command)
+        assert refused.returncode == 2
+        assert refused.stdout.endswith(f"run './railbed {command}' as root (there is no sudo here)\n")
+    assert debian.run("./railbed", "setup", root=True).returncode == 0
+    assert debian.run("./railbed", "validate", "failure-nic").returncode == 0
+
+
+def ready(machine: Machine) -> None:
+    """Set the machine up."""
+    done = machine.run("sudo", "./railbed", "setup")
+    assert done.returncode == 0, done.stdout
+
+
+def broken_packages(machine: Machine) -> str:
+    """What dpkg finds half-installed."""
+    return machine.run("dpkg", "--audit", root=True).stdout
+
+
+def gone(machine: Machine, path: str) -> bool:
+    return machine.run("test", "!", "-e", path, root=True).returncode == 0
+
+
+def others(checkout: Path) -> list[Path]:
+    """What in the checkout does not belong to its user."""
+    return [path for path in checkout.rglob("*") if path.lstat().st_uid != USER_ID]
