@@ -69,5 +69,5 @@ def _side(text: str, results_root: Path) -> Side:
     if is_sweep(path):
         raise UnlikeResultsError(f"{path} is a sweep: compare results in its folder 'cases'")
     result = read_result(path)
-    whole = Side(path.name, result.outcomes)
+    whole = Side(path.name, result.outcomes, result.planned_failures())
     return whole.only(fabric) if fabric else whole

@@ -24,10 +24,14 @@ EXACT_SHARE = 1e-9
 
 @dataclass(frozen=True)
 class Side:
-    """One result to compare: how it is called, its outcomes, and whether it has no noise (the simulator)."""
+    """One result to compare: how it is called, its outcomes, and the failures that its scenario plans, to read.
+
+    ``failures`` is None where they are not known.
+    """
 
     name: str
     outcomes: tuple[Outcome, ...]
+    failures: tuple[str, ...] | None = None
 
     @property
     def fabrics(self) -> tuple[str, ...]:
@@ -40,7 +44,7 @@ class Side:
             listed = ", ".join(self.fabrics) or "none"
             raise UnlikeResultsError(f"{self.name} has no fabric '{fabric}'; its fabrics are: {listed}")
         kept = tuple(outcome for outcome in self.outcomes if outcome.fabric == fabric)
-        return Side(f"{self.name}:{fabric}", kept)
+        return Side(f"{self.name}:{fabric}", kept, self.failures)
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class Comparison:
 
     ``difference`` is the mean over the first one's mean, minus 1; ``interval`` its confidence interval. ``verdict`` is
     ``slower``, ``faster``, ``no difference`` (the interval holds 0) or ``unknown``, for which ``reason`` is given.
+    ``remark`` says so where the two results do not plan the same failures; else it is empty.
     """
 
     collective: str
@@ -75,6 +80,7 @@ class Comparison:
     interval: Interval | None
     verdict: str
     reason: str
+    remark: str
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready form."""
@@ -111,6 +117,14 @@ def compare(sides: Sequence[Side]) -> tuple[Comparison, ...]:
 def _key(case: Case, across: bool) -> tuple[str, ...]:
     first = case.first
     return (first.collective, first.condition) if across else (first.collective, first.condition, first.fabric)
+
+
+def _remark(base: Side, other: Side) -> str:
+    """That two results do not plan the same failures, so that more than the fabric or the version is compared."""
+    if base.failures is None or other.failures is None or base.failures == other.failures:
+        return ""
+    planned = "; ".join(f"{side.name} has {' and '.join(side.failures or ()) or 'none'}" for side in (base, other))
+    return f"The failures are not the same: {planned}."
 
 
 def _told(side: Side) -> str:
@@ -165,7 +179,7 @@ def _compared(side: Side, base: Case, other_side: Side, other: Case) -> Comparis
             verdict = SLOWER if difference > 0 else FASTER
     return Comparison(
         base.first.collective, base.first.condition, base.first.size_bytes, _measured(side, base),
-        _measured(other_side, other), difference, interval, verdict, reason,
+        _measured(other_side, other), difference, interval, verdict, reason, _remark(side, other_side),
     )  # fmt: skip
 
 

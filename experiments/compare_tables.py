@@ -37,6 +37,7 @@ def comparison_notes(comparisons: Sequence[Comparison]) -> list[str]:
     sides = [side for one in comparisons for side in (one.base, one.other)]
     if any(side.backend == "simulator" for side in sides):
         notes.append("The simulator has no noise: one run of it is taken as exact.")
+    notes += dict.fromkeys(one.remark for one in comparisons if one.remark)
     unfaithful = dict.fromkeys(f"{one.collective} in {side.side}" for one in comparisons
                                for side in (one.base, one.other) if not side.faithful)  # fmt: skip
     if unfaithful:

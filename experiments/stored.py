@@ -18,6 +18,7 @@ from experiments.outcome import Outcome
 from experiments.results import INCOMPLETE, RUNNING, SUMMARY_VERSION, is_being_written
 from experiments.scenario import Scenario, load_scenario
 from topologies.builders import build
+from topologies.errors import RailbedError
 from topologies.model import Fabric, FabricSpec
 from topologies.near import did_you_mean
 from topologies.scale import Scale
@@ -83,6 +84,14 @@ class StoredResult:
     def scenario(self) -> Scenario:
         """The scenario as run; raises ScenarioError if this version of Railbed can't read it."""
         return load_scenario(self.path / "scenario.yaml")
+
+    def planned_failures(self) -> tuple[str, ...] | None:
+        """The failures that the scenario plans, each to read; None if this version of Railbed can't read it."""
+        try:
+            failures = self.scenario().model_dump(mode="json", exclude_none=True)["failures"]
+        except RailbedError:
+            return None
+        return tuple(", ".join(f"{key} {value}" for key, value in failure.items()) for failure in failures)
 
     def provenance(self) -> Mapping[str, Any]:
         """What the result depends on besides its scenario; empty if it was cut short before that was written."""

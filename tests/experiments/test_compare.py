@@ -72,6 +72,18 @@ def test_every_case_in_common_is_compared_with_every_other_result() -> None:
     assert "taken as exact" in " ".join(comparison_notes(found))
 
 
+def test_results_with_other_failures_say_so() -> None:
+    whole = Side("a", (BASE,), ("link auto, kind down, at 50%",))
+    same, none, unknown = (Side("b", (BASE,), failures) for failures in (whole.failures, (), None))
+    for other in (same, unknown):
+        (found,) = compare([whole, other])
+        assert found.remark == ""
+    found = compare([whole, same, none])
+    said = "The failures are not the same: a has link auto, kind down, at 50%; b has none."
+    assert [one.remark for one in found] == ["", said]
+    assert comparison_notes(found).count(said) == 1
+
+
 def test_fabrics_of_different_names_are_compared_where_each_side_has_one() -> None:
     whole = Side("a", tuple(outcome for _, _, outcome in made(small())))
     found = compare([whole.only("rail-only"), whole.only("rail-optimized")])
