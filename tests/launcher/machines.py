@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from configparser import ConfigParser
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY
 
 ENTER = """
 set -eu
-mount -t overlay machine -o "lowerdir=$BASE,upperdir=$CHANGES,workdir=$WORK" "$ROOT"
+mount -t overlay machine -o "lowerdir=$LAYERS,upperdir=$CHANGES,workdir=$WORK" "$ROOT"
 mount -t proc proc "$ROOT/proc"
 if [ "$NETWORK" ]; then
     mount --rbind /sys "$ROOT/sys"
@@ -109,38 +109,44 @@ def base_archive(system: System, folder: Path) -> Path:
 
 
 class Machine:
-    """A machine in a folder: ``archive`` unpacked, with the checkout in the user's home."""
+    """A machine in a folder: layers of files that it only reads, and on top of them what it changes.
 
-    def __init__(self, archive: Path, folder: Path) -> None:
-        self.base, self.changes = folder / "base", folder / "changes"
+    ``folders`` of the host are seen in it, each as HOST=MACHINE.
+    """
+
+    def __init__(self, layers: Sequence[Path], folders: Sequence[str], folder: Path) -> None:
+        self.changes = folder / "changes"
+        self._layers, self._folders = tuple(layers), tuple(folders)
         self._work, self._root = folder / "work", folder / "root"
-        for made in (self.base, self.changes, self._work, self._root):
+        for made in (self.changes, self._work, self._root):
             made.mkdir()
-        unpacked = _run("tar", "-C", self.base, "-xf", archive)
+
+    @classmethod
+    def fresh(cls, archive: Path, folder: Path) -> Machine:
+        """A machine with ``archive`` unpacked, the host's settings, and a clean checkout in the user's home."""
+        base = folder / "base"
+        base.mkdir()
+        unpacked = _run("tar", "-C", base, "-xf", archive)
         assert unpacked.returncode == 0, unpacked.stdout
-        self._folders = self._hand_over_settings()
-        self.copy_checkout()
+        clean_copy(base / PLACE.relative_to("/"))
+        owned = _run("chown", "-R", f"{USER_ID}:{USER_ID}", base / HOME.relative_to("/"))
+        assert owned.returncode == 0, owned.stdout
+        return cls([base], _hand_over_settings(base), folder)
 
-    @property
-    def checkout(self) -> Path:
-        """The machine's checkout, as the host sees it."""
-        return self.changes / PLACE.relative_to("/")
+    def copy(self, folder: Path) -> Machine:
+        """Another machine that is as this one is now, as long as this one does not change."""
+        return Machine((self.changes, *self._layers), self._folders, folder)
 
-    def copy_checkout(self) -> None:
-        """Put a clean checkout into the user's home."""
-        clean_copy(self.checkout)
-        owned = _run("chown", "-R", f"{USER_ID}:{USER_ID}", self.changes / HOME.relative_to("/"))
-        assert owned.returncode == 0
-
-    def found(self, path: str) -> bool:
+    def found(self, path: Path | str) -> bool:
         """Whether a path is there, in the installation or among what changed."""
-        return any((layer / path.lstrip("/")).exists() for layer in (self.changes, self.base))
+        return any((layer / str(path).lstrip("/")).exists() for layer in (self.changes, *self._layers))
 
     def start(self, *words: str, root: bool = False, network: bool = True) -> subprocess.Popen[str]:
         """Start a command in the checkout, as the user or as root; its output is one text."""
         environment = {
-            **os.environ, "BASE": str(self.base), "CHANGES": str(self.changes), "WORK": str(self._work),
-            "ROOT": str(self._root), "NETWORK": "yes" if network else "", "FOLDERS": " ".join(self._folders),
+            **os.environ, "LAYERS": ":".join(map(str, self._layers)), "CHANGES": str(self.changes),
+            "WORK": str(self._work), "ROOT": str(self._root), "NETWORK": "yes" if network else "",
+            "FOLDERS": " ".join(self._folders),
         }  # fmt: skip
         passed_on = [f"{name}={os.environ[name]}" for name in PASSED_ON if name in os.environ]
         inside = [
@@ -176,33 +182,34 @@ class Machine:
                 time.sleep(0.02)
             process.send_signal(signal.SIGKILL)
 
-    def _hand_over_settings(self) -> list[str]:
-        """Write the host's settings of apt and pip into the machine; gives the folders to be bound, HOST=MACHINE."""
-        (self.base / "etc/resolv.conf").unlink(missing_ok=True)
-        shutil.copy("/etc/resolv.conf", self.base / "etc/resolv.conf")
-        acquire = [line for line in _run("apt-config", "dump").stdout.splitlines() if line.startswith("Acquire::")]
-        (self.base / "etc/apt/apt.conf.d/90host").write_text("\n".join([*acquire, ""]))
-        settings: dict[str, str] = {}
-        for line in _run("python3", "-m", "pip", "config", "list").stdout.splitlines():
-            key, _, value = line.partition("=")
-            settings[key.rpartition(".")[2].strip()] = shlex.split(value)[0].replace("\\n", "\n")
-        folders = []
-        for word in " ".join(settings.values()).split():
-            path = Path(word.removeprefix("file://"))
-            if path.is_dir():
-                # The pages of an index point to files beside it.
-                path = path.parent if path.name == "simple" else path
-                folders.append(f"{path}={path}")
-            elif path.is_absolute() and path.is_file():
-                target = self.base / path.relative_to("/")
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(path, target)
-        parser = ConfigParser(interpolation=None)
-        parser["global"] = settings
-        with (self.base / "etc/pip.conf").open("w") as stream:
-            parser.write(stream)
-        cache = _run("python3", "-m", "pip", "cache", "dir").stdout.strip()
-        return [*folders, *([f"{cache}=/root/.cache/pip"] if Path(cache).is_dir() else [])]
+
+def _hand_over_settings(base: Path) -> list[str]:
+    """Write the host's settings of apt and pip into a machine; gives the folders that they name, HOST=MACHINE."""
+    (base / "etc/resolv.conf").unlink(missing_ok=True)
+    shutil.copy("/etc/resolv.conf", base / "etc/resolv.conf")
+    acquire = [line for line in _run("apt-config", "dump").stdout.splitlines() if line.startswith("Acquire::")]
+    (base / "etc/apt/apt.conf.d/90host").write_text("\n".join([*acquire, ""]))
+    settings: dict[str, str] = {}
+    for line in _run("python3", "-m", "pip", "config", "list").stdout.splitlines():
+        key, _, value = line.partition("=")
+        settings[key.rpartition(".")[2].strip()] = shlex.split(value)[0].replace("\\n", "\n")
+    folders = []
+    for word in " ".join(settings.values()).split():
+        path = Path(word.removeprefix("file://"))
+        if path.is_dir():
+            # The pages of an index point to files beside it.
+            path = path.parent if path.name == "simple" else path
+            folders.append(f"{path}={path}")
+        elif path.is_absolute() and path.is_file():
+            target = base / path.relative_to("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+    parser = ConfigParser(interpolation=None)
+    parser["global"] = settings
+    with (base / "etc/pip.conf").open("w") as stream:
+        parser.write(stream)
+    cache = _run("python3", "-m", "pip", "cache", "dir").stdout.strip()
+    return [*folders, *([f"{cache}=/root/.cache/pip"] if Path(cache).is_dir() else [])]
 
 
 def _run(*words: str | Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
