@@ -22,7 +22,7 @@ SWITCH = {FabricKind.RAIL_ONLY: "rail0", FabricKind.RAIL_OPTIMIZED: "leaf0"}
 """The switch that goes down: that of rail 0."""
 
 MODEL = "gpt3-175b"
-PLAN = Plan(tp=8, pp=8, dp=8, sequence_parallel=True)
+PLAN = Plan(tp=8, pp=8, dp=64, sequence_parallel=True)
 SLOWER = {
     FabricKind.RAIL_ONLY: Expected(46.2, 46.2, Mark.SECONDARY, 0.05),
     FabricKind.RAIL_OPTIMIZED: Expected(46.9, 46.9, Mark.SECONDARY, 0.05),
@@ -110,7 +110,7 @@ def iteration_with_switch_down(told: Told) -> list[ReferenceRow]:
             made = training_iteration(find_model(MODEL), plan, ranks=plan.ranks, domain_size=8)
             down = sorted(link.id for link in fabric.links_of(switch))
             slower = 100 * (iteration_s(fabric, made, down=down) / iteration_s(fabric, made) - 1)
-            case = f"{kind.value}, {MODEL} on {plan.ranks} GPUs, {count * plan.dp} sequences"
+            case = f"{kind.value}, {MODEL} on {plan.ranks:,} GPUs, {count * plan.dp} sequences"
             note = (
                 f"one flow a ring: gradients take twice as long, and they are {slower:.1f} % of the iteration here; "
                 "46 % would need that share; the source's batch, rates and overlap are not known"

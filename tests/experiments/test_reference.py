@@ -12,14 +12,15 @@ from experiments.reference import bill, forwarding, rails, robustness
 from experiments.reference.iterations import Job
 from experiments.reference.registry import PAPER_TABLES, REFERENCES, find, is_reference, run
 from experiments.reference.row import Expected, Mark, ReferenceRow, UnknownReferenceError, exactly
-from experiments.reference.solve import duration_s
+from experiments.reference.solve import duration_s, iteration_s
 from experiments.reference.tables import cells, figure_of, markdown, number_text, tally
 from simulator.closed_forms import forwarding_overhead
 from tests.experiments.test_figures import assert_nothing_is_cut
 from topologies.builders import build, preset_spec
 from topologies.model import FabricKind, FabricSpec
 from workloads.algorithms import DIRECT, TWO_PHASE
-from workloads.training import Plan
+from workloads.models import find_model
+from workloads.training import Plan, training_iteration
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference-results.md"
 FAST = ("R1", "R2", "R7", "R9")
@@ -68,6 +69,14 @@ def test_names_are_found_in_any_case_and_unknown_ones_get_the_list() -> None:
     assert not is_reference("R33.yaml")
     with pytest.raises(UnknownReferenceError, match=r"unknown reference experiment 'R33': .*R1.*paper-tables"):
         run(["R33"])
+
+
+@pytest.mark.parametrize("down", [(), ("d1r0-rail0",)])
+def test_an_iteration_takes_as_long_as_its_transfers(down: tuple[str, ...]) -> None:
+    fabric = build(preset_spec("dgx-h100", FabricKind.RAIL_ONLY, 4, 8))
+    plan = Plan(tp=8, pp=2, dp=2, micro_batches=2, sequence_parallel=True)
+    made = training_iteration(find_model("gpt3-175b"), plan, ranks=32, domain_size=8)
+    assert iteration_s(fabric, made, down=down) == pytest.approx(duration_s(fabric, made.to_schedule(), down=down))
 
 
 @pytest.fixture(scope="module")
