@@ -16,8 +16,7 @@ from typing import Any
 
 from experiments.errors import InterruptedExperimentError, SchedulerError, StageTimeoutError
 from experiments.plan import Backend, simulator_backend
-from experiments.results import ResultsFolder
-from experiments.run import Progress, resume_scenario, run_into
+from experiments.run import Progress, resume_scenario, run_scenario
 from experiments.sweep import Executor, Files, Made, SweepCase, sweep_scenario, write_case
 from experiments.watchdog import STAGE_LIMIT_S
 from topologies.errors import RailbedError
@@ -29,8 +28,10 @@ def simulated_files(case: SweepCase, command: Sequence[str]) -> Files:
     """Make a case on the simulator; the files of its result. Raises RailbedError."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / case.name
-        with ResultsFolder.at(path) as folder:
-            run_into(folder, sweep_scenario(case), simulator_backend, _quiet, command=command, report=False)
+        run_scenario(
+            sweep_scenario(case), simulator_backend, _quiet, results_root=path.parent, folder_name=path.name,
+            command=command, report=False,
+        )  # fmt: skip
         return {str(one.relative_to(path)): one.read_bytes() for one in path.rglob("*") if one.is_file()}
 
 
@@ -159,11 +160,10 @@ def in_turn(
                     path, backend, progress, command=command, extra_provenance=extra_provenance, report=False
                 )
             else:
-                with ResultsFolder.at(path) as result:
-                    run_into(
-                        result, sweep_scenario(case), backend, progress, command=command,
-                        extra_provenance=extra_provenance, report=False,
-                    )  # fmt: skip
+                run_scenario(
+                    sweep_scenario(case), backend, progress, results_root=path.parent, folder_name=path.name,
+                    command=command, extra_provenance=extra_provenance, report=False,
+                )  # fmt: skip
         except InterruptedExperimentError:
             raise KeyboardInterrupt from None
         except RailbedError as error:

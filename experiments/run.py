@@ -47,57 +47,34 @@ def run_scenario(
     progress: Progress,
     *,
     results_root: Path,
+    folder_name: str | None = None,
     command: Sequence[str] = (),
     extra_provenance: Callable[[], Mapping[str, Any]] = dict,
     report: bool = True,
 ) -> Results:
-    """Make every run of a scenario, and store results, figures and the report under ``results_root``.
+    """Make every run of a scenario, and store results, figures and the report in a folder below ``results_root``.
 
+    The folder is ``folder_name``, which may be there already; None: a new one with the date and the scenario's name.
     Each run is on disk before the next one starts. One that the back end can't make is recorded as such, and the others
     go on. ``extra_provenance`` is asked at the end for what the back end knows (versions); ``command`` is how to run
     this again; without ``report`` nothing is drawn. Raises RailbedError; on Ctrl-C InterruptedExperimentError, with
     what was measured on disk.
     """
-    jobs = _planned(scenario, progress)
-    with ResultsFolder(results_root, scenario.name) as folder:
-        return _run_into(folder, scenario, jobs, backend, progress, command, extra_provenance, report)
-
-
-def run_into(
-    folder: ResultsFolder,
-    scenario: Scenario,
-    backend: Backend,
-    progress: Progress,
-    *,
-    command: Sequence[str] = (),
-    extra_provenance: Callable[[], Mapping[str, Any]] = dict,
-    report: bool = True,
-) -> Results:
-    """What :func:`run_scenario` does, in a folder that is there already."""
-    jobs = _planned(scenario, progress)
-    return _run_into(folder, scenario, jobs, backend, progress, command, extra_provenance, report)
+    jobs = _planned(scenario, progress)  # before there is a folder: what cannot be planned leaves none
+    with (
+        ResultsFolder(results_root, scenario.name) if folder_name is None
+        else ResultsFolder.at(results_root / folder_name)
+    ) as folder:  # fmt: skip
+        folder.write_text("scenario.yaml", scenario.to_yaml())
+        origin = provenance(scenario.seed, command or sys.argv)
+        outcomes = _make_all(folder, scenario, jobs, {}, backend, progress, origin, extra_provenance)
+        return Results(folder.path, _drawn(folder.path, progress) if report else None, outcomes)
 
 
 def _planned(scenario: Scenario, progress: Progress) -> tuple[Job, ...]:
     progress("planning", 0.0)
     with limited("planning", STAGE_LIMIT_S):
         return jobs_of(scenario, plan(scenario))
-
-
-def _run_into(
-    folder: ResultsFolder,
-    scenario: Scenario,
-    jobs: Sequence[Job],
-    backend: Backend,
-    progress: Progress,
-    command: Sequence[str],
-    extra_provenance: Callable[[], Mapping[str, Any]],
-    report: bool,
-) -> Results:
-    folder.write_text("scenario.yaml", scenario.to_yaml())
-    origin = provenance(scenario.seed, command or sys.argv)
-    outcomes = _make_all(folder, scenario, jobs, {}, backend, progress, origin, extra_provenance)
-    return Results(folder.path, _drawn(folder.path, progress) if report else None, outcomes)
 
 
 def resume_scenario(

@@ -10,7 +10,6 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +29,7 @@ PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY
 
 ENTER = """
 set -eu
+echo fresh >/proc/sys/kernel/hostname
 mount -t overlay machine -o "lowerdir=$LAYERS,upperdir=$CHANGES,workdir=$WORK" "$ROOT"
 mount -t proc proc "$ROOT/proc"
 if [ "$NETWORK" ]; then
@@ -100,7 +100,7 @@ def base_archive(system: System, folder: Path) -> Path:
     _run("chroot", root, "useradd", "--create-home", "--shell", "/bin/sh", "--uid", str(USER_ID), USER)
     (root / "etc/sudoers.d" / USER).write_text(f"{USER} ALL=(ALL) NOPASSWD: ALL\n")
     (root / "etc/hostname").write_text("fresh\n")
-    (root / "etc/hosts").write_text(f"127.0.0.1 localhost fresh {socket.gethostname()}\n")
+    (root / "etc/hosts").write_text("127.0.0.1 localhost fresh\n")
     packed = _run("tar", "-C", root, "-cf", archive.with_suffix(".part"), ".")
     assert packed.returncode == 0, packed.stdout
     archive.with_suffix(".part").rename(archive)
@@ -154,7 +154,7 @@ class Machine:
             *([] if root else ["setpriv", f"--reuid={USER_ID}", f"--regid={USER_ID}", "--clear-groups"]),
             "/bin/sh", "-c", f"cd {PLACE} && exec {shlex.join(words)}",
         ]  # fmt: skip
-        isolation = ["--mount", "--pid", "--fork", "--kill-child", *([] if network else ["--net"])]
+        isolation = ["--mount", "--uts", "--pid", "--fork", "--kill-child", *([] if network else ["--net"])]
         return subprocess.Popen(
             ["unshare", *isolation, "sh", "-c", ENTER, "sh", *inside],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
