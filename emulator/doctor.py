@@ -21,6 +21,7 @@ from emulator.asking import Answer, Ask, ask, held_qdiscs
 from emulator.capabilities import AVAILABLE_CONGESTION_CONTROLS, has_fast_failover
 from emulator.environments import interpreter
 from emulator.errors import NoSuchFabricError
+from emulator.machine_settings import can_raise_buffers
 from emulator.rundir import RunDir, known_names
 
 SETUP_REMEDY = "run sudo ./railbed setup"
@@ -60,6 +61,7 @@ def examine() -> list[Check]:
         check_namespaces(os.geteuid(), ask),
         check_shaping(os.geteuid(), ask),
         check_impairments(os.geteuid(), ask),
+        check_socket_buffers(os.geteuid(), can_raise_buffers()),
         check_congestion_control(AVAILABLE_CONGESTION_CONTROLS),
         check_open_vswitch(ask),
         check_fast_failover(os.geteuid(), ask),
@@ -136,6 +138,19 @@ def check_impairments(user_id: int, ask: Ask) -> Check:
             "use a kernel with these queueing disciplines; all else works",
         )  # fmt: skip
     return Check(name, Verdict.OK, " and ".join(held))
+
+
+def check_socket_buffers(user_id: int, can_raise: bool) -> Check:
+    """The switches' sockets can get large buffers, or a port that is backlogged makes others drop."""
+    name = "socket buffers"
+    if user_id != 0:
+        return _not_checked(name, Verdict.WARN)
+    if can_raise:
+        return Check(name, Verdict.OK, "can be raised while switches start")
+    return Check(
+        name, Verdict.WARN, "cannot be raised outside the machine's first network namespace: busy links drop more",
+        "start a container with the host's network (docker run --network host); fabrics have their own all the same",
+    )  # fmt: skip
 
 
 def check_congestion_control(available: Path) -> Check:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,7 +19,8 @@ from emulator.locks import exclusive, remove_if_free
 from emulator.rundir import RUN_ROOT
 
 # One packet socket of ovs-vswitchd sends for all ports: with the kernel's small default buffer a single backlogged
-# port makes all others drop. Only the machine's first network namespace has these two.
+# port makes all others drop. Only the machine's first network namespace has these two; in others, such as a
+# container's, they are missing or can't be written, by the kernel's version.
 _SEND_BUFFER = "/proc/sys/net/core/wmem_default"
 _RECEIVE_BUFFER = "/proc/sys/net/core/rmem_default"
 _BUFFER_BYTES = {_SEND_BUFFER: 64 << 20, _RECEIVE_BUFFER: 32 << 20}
@@ -78,8 +80,13 @@ def tidy() -> None:
         remove_if_free(_MUTEX)
 
 
+def can_raise_buffers() -> bool:
+    """Whether the buffers of switches' sockets can be raised: only in the machine's first network namespace."""
+    return all(os.access(name, os.W_OK) for name in _BUFFER_BYTES)
+
+
 def _raised_values(present: dict[str, str]) -> dict[str, str]:
-    """The settings to make, from those that this kernel has."""
+    """The settings to make, from those that can be made here."""
     wanted = {name: str(size_bytes) for name, size_bytes in _BUFFER_BYTES.items()}
     allowed = present.get(_ALLOWED, "").split()
     wanted[_ALLOWED] = " ".join(allowed if CONGESTION_CONTROL in allowed else [*allowed, CONGESTION_CONTROL])
@@ -96,7 +103,7 @@ def _save(values: dict[str, str]) -> None:
 
 def _read() -> dict[str, str]:
     paths = [Path(name) for name in (*_BUFFER_BYTES, _ALLOWED, _EXPEDITED)]
-    return {str(path): path.read_text().strip() for path in paths if path.exists()}
+    return {str(path): path.read_text().strip() for path in paths if os.access(path, os.W_OK)}
 
 
 def _write(values: dict[str, str]) -> None:

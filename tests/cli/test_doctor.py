@@ -56,6 +56,13 @@ def test_missing_impairments_are_only_a_warning() -> None:
     assert doctor.can_emulate([check])
 
 
+def test_small_socket_buffers_are_only_a_warning() -> None:
+    assert doctor.check_socket_buffers(0, can_raise=True).verdict is Verdict.OK
+    check = doctor.check_socket_buffers(0, can_raise=False)
+    assert check.verdict is Verdict.WARN
+    assert "--network host" in check.remedy
+
+
 def test_an_open_vswitch_without_fast_failover_is_a_warning() -> None:
     check = doctor.check_fast_failover(0, answering(1, "OFPT_ERROR"))
     assert check.verdict is Verdict.WARN
