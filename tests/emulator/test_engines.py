@@ -7,13 +7,17 @@ from emulator.run_order import RunOrder
 from topologies.builders import build
 from topologies.model import FabricKind, FabricSpec
 from topologies.scale import default_scale
-from workloads.algorithms import STEPWISE
-from workloads.collectives import all_ranks, all_to_all, collective, ring_all_reduce
+from workloads.algorithms import STEPWISE, TWO_PHASE
+from workloads.collectives import all_ranks, all_to_all, collective, collective_on, ring_all_reduce
 from workloads.failures import LinkFailure
 from workloads.frontier import OnFailure
 
 FABRIC = build(FabricSpec(FabricKind.RAIL_ONLY, 4, 4))
 SCALE = default_scale(FABRIC)
+
+
+def two_phase(size_bytes):
+    return collective_on(FABRIC, "all-to-all", "all", size_bytes, algorithm=TWO_PHASE, name="two-phase")
 
 
 @pytest.mark.parametrize(
@@ -24,6 +28,9 @@ SCALE = default_scale(FABRIC)
         (all_to_all(all_ranks(FABRIC), 900 << 20, 16), Engine.IPERF3),
         (all_to_all(all_ranks(FABRIC), 16 << 20, 16), Engine.AGENT),
         (collective("all-reduce", all_ranks(FABRIC), 4 << 30, 16, form=STEPWISE), Engine.AGENT),
+        # Its phases on the rails last 1.3 s, but its shuffles in the domain 0.15 s.
+        (two_phase(240 << 20), Engine.AGENT),
+        (two_phase(2000 << 20), Engine.IPERF3),
     ],
 )
 def test_iperf3_for_bulk_phases_and_the_agent_for_everything_else(schedule, engine):
