@@ -10,7 +10,13 @@ from cli.fabrics import name_option, need_root, running_fabric
 from cli.output import json_option, print_json, table
 from controller.explain import Explanation, explain, foreign_nvswitch
 from controller.routing import Routes
+from emulator.foreign_controller import ControllerKind
 from topologies.model import Failures
+
+NOT_INSTALLED = (
+    "these are the rules of Railbed's own controller, which this fabric runs without; "
+    "'railbed path' shows what the installed ones do"
+)
 
 
 @click.command("why")
@@ -30,10 +36,13 @@ def command(src: str, dst: str, name: str | None, as_json: bool) -> int:
     unused = frozenset((*status["links_down"], *status.get("links_drained", ())))
     routes = Routes(fabric, Failures(links=unused), running.policy())
     explanation = explain(routes, fabric.gpu(src), fabric.gpu(dst))
+    own = status["controller_kind"] == ControllerKind.RAILBED.value
     if as_json:
-        print_json(as_dict(routes, explanation))
+        print_json({**as_dict(routes, explanation), "installed": own})
     else:
         click.echo(as_text(explanation))
+        if not own:
+            click.echo(NOT_INSTALLED)
     return 0 if explanation.path else 1
 
 

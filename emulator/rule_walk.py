@@ -89,17 +89,19 @@ def three_paths(emulation: Emulation, src_id: str, dst_id: str, count: int) -> d
 
 
 def installed(emulation: Emulation, switch_id: str | None) -> dict[str, Any]:
-    """Flows and groups of one switch, or of all, as Open vSwitch holds them: by switch id, lists of lines."""
+    """Flows and groups of one switch, or of all, as Open vSwitch holds them: by switch id, lists of lines.
+
+    Raises UnknownElementError for a name that is no switch's.
+    """
     fabric = emulation.fabric
-    if switch_id is not None:
-        fabric.links_of(switch_id)  # refuses a name that is no switch
+    asked = fabric.switches if switch_id is None else [fabric.switch(switch_id)]
     statistics = "--no-stats" if switch_id is None else "--stats"
     return {
-        each: {
-            "flows": _entries(emulation.ovs.ofctl(statistics, "dump-flows", each)),
-            "groups": _entries(emulation.ovs.ofctl("dump-groups", each)),
+        each.id: {
+            "flows": _entries(emulation.ovs.ofctl(statistics, "dump-flows", each.id)),
+            "groups": _entries(emulation.ovs.ofctl("dump-groups", each.id)),
         }
-        for each in ([switch.id for switch in fabric.switches] if switch_id is None else [switch_id])
+        for each in asked
     }
 
 

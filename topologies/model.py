@@ -243,6 +243,13 @@ class Fabric:
         except KeyError:
             raise self._unknown("link", link_id, self.link_by_id) from None
 
+    def switch(self, switch_id: str) -> Switch:
+        """The switch of that id; raises UnknownElementError with the nearest known id."""
+        try:
+            return self.switch_by_id[switch_id]
+        except KeyError:
+            raise self._unknown("switch", switch_id, self.switch_by_id) from None
+
     def gpu(self, gpu_id: str) -> Gpu:
         """The GPU of that id; raises UnknownElementError with the nearest known id."""
         try:

@@ -22,6 +22,8 @@ def test_an_unknown_gpu_or_node_is_refused(fabric):
         fabric.gpu("d9r9")
     with pytest.raises(UnknownElementError, match="no node 'spine0'"):
         fabric.links_of("spine0")
+    with pytest.raises(UnknownElementError, match="no switch 'd0r0': did you mean 's0r0'"):
+        fabric.switch("d0r0")
 
 
 def test_a_rank_outside_is_refused(fabric):
