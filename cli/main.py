@@ -40,6 +40,7 @@ COMMANDS = {
     "capture": "The packets of one link, both ways, shown or in a file.",
     "path": "Where packets go: declared, by the rules, and in truth.",
     "why": "The reason for each hop of a path.",
+    "diagnose": "Which component is at fault, in a stored run or on a running fabric.",
     "rules": "What the switches of a running fabric hold.",
     "drain": "A part of a running fabric out of service, or into it again.",
     "restore": "Undo whatever is wrong with a link, GPU or switch.",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import math
 import os
 import pickle
 import queue
@@ -30,7 +31,7 @@ from controller.planning.traffic import divided
 from emulator.agent_steps import Step
 from emulator.channels import Channels, Host, Sending
 from emulator.kernel import Timer, peak_memory_mb, raise_open_files_limit
-from emulator.replay import not_started
+from emulator.replay import NOT_STARTED, not_started
 from workloads.frontier import Frontier, OnFailure
 from workloads.records import TransferStatus
 
@@ -46,6 +47,9 @@ OPEN_WAVE, OPEN_WAVE_S = 256, 0.5
 SPARE_FILES = 256
 MOST_ACTIVE = 512
 """Transfers on their way that a report lists, the longest running first."""
+
+
+NEVER_COMPUTED = f"{NOT_STARTED}: it waits for a rank that never ends its computing"
 
 
 class _Feed:
@@ -101,7 +105,8 @@ class Agent:
         )  # fmt: skip
         self._frontier: Frontier[Step] = Frontier(OnFailure(order["on_failure"]))
         self._spare_s, self._slowest_bytes_per_s = order["spare_s"], order["slowest_bytes_per_s"]
-        self._report_s = order["report_s"]
+        self._report_s, self._give_up_s = order["report_s"], order["give_up_s"]
+        self._never: set[int] = set()
         self._pairs = [(src, dst) for src, dst in order["pairs"]]
         self._shares: dict[tuple[int, int], list[float]] = {}
         self._take_shares(order["shares"])
@@ -205,6 +210,10 @@ class Agent:
                 moved = True
             for ready in self._frontier.take_ready():
                 due_s = max(ready.since_s, self._start_s) + ready.item.wait_s
+                if due_s == math.inf:
+                    # Nothing that waits for it can start; it is given up like a transfer that does not move.
+                    due_s = now_s + self._give_up_s
+                    self._never.add(ready.item.id)
                 if due_s <= now_s:
                     self._due(ready.item, due_s)
                 else:
@@ -212,13 +221,17 @@ class Agent:
                 moved = True
             for skipped in self._frontier.take_skipped():
                 if skipped.item.size_bytes:
-                    reason = not_started(skipped.failed_id)
+                    is_computing = skipped.failed_id in self._never
+                    reason = NEVER_COMPUTED if is_computing else not_started(skipped.failed_id)
                     self._finish(skipped.item.id, TransferStatus.FAILED, None, None, 0, reason)
             if len(self._frontier) < LOOKAHEAD and (batch := self._feed.take()):
                 self._add(batch, now_s)
                 moved = True
 
     def _due(self, step: Step, due_s: float) -> None:
+        if step.id in self._never:
+            self._frontier.fail(step.id, due_s)
+            return
         if not step.size_bytes:
             self._computed_s = max(due_s, self._computed_s or 0.0)
             self._frontier.end(step.id, due_s)

@@ -17,6 +17,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+from controller.diagnosis.replayed import Ended, Report, Teller
+from controller.diagnosis.telemetry import to_row
 from emulator.agent_steps import batches, steps
 from emulator.errors import ReplayError
 from emulator.kernel import die_with_parent
@@ -45,6 +47,9 @@ MOST_REPORTS = 2_000
 BATCH_STEPS = 500
 MOST_AHEAD = 4_096
 """Pairs whose first connection is opened before the run; later ones are opened when they are needed."""
+
+AGAIN = 10
+"""Reports after which the communicators are told again: every two seconds."""
 
 START_TIMEOUT_S = 60.0
 WATCHDOG_S = 30.0
@@ -80,12 +85,15 @@ class AgentReplay:
         follow: Callable[[dict[str, Any]], None] = lambda _report: None,
         shares: Shares | None = None,
         measured: Callable[[Measured], None] = lambda _parts: None,
+        telemetry: bool = True,
     ) -> None:
         """Start the agent and have it open its connections; raises ReplayError if that fails.
 
         Transfers of the pairs in ``shares`` are divided among as many channels as there are shares; ``measured`` is
-        told how fast the parts were.
+        told how fast the parts were. ``telemetry`` says whether ``follow`` is told what a diagnosis looks at.
         """
+        self._teller = Teller(schedule, scale) if telemetry else None
+        self._reports = 0
         self._scale = scale
         self._schedule = schedule
         self._cancelled = cancelled
@@ -204,6 +212,22 @@ class AgentReplay:
         self._follow({"event": "transfers", **report})
         if report["channels"]:
             self._measured(report["channels"])
+        if self._teller is not None:
+            self._tell_telemetry(self._teller, report)
+
+    def _tell_telemetry(self, teller: Teller, report: dict[str, Any]) -> None:
+        """Tell followers what a diagnosis looks at; the communicators again from time to time, for who comes late."""
+        items = teller.begin() if not self._reports else []
+        if self._reports and self._reports % AGAIN == 0:
+            items += teller.communicators()
+        self._reports += 1
+        ended = tuple(
+            Ended(transfer_id, start_s, end_s, received)
+            for transfer_id, _, start_s, end_s, received, _ in report["ended"]
+            if start_s is not None
+        )
+        items += teller.report(Report(report["t_s"], ended, dict(report["active"])))
+        self._follow({"event": "telemetry", "t_s": report["t_s"], "items": [to_row(item) for item in items]})
 
     def _record(
         self, transfer_id: int, status: TransferStatus, start_s: float | None, end_s: float | None, received: int,

@@ -142,6 +142,7 @@ def _replay(
         follow=emulation.feed.publish,
         shares=director.shares if director is not None else None,
         measured=director.measured if director is not None else lambda _parts: None,
+        telemetry=order.telemetry,
     )
 
 

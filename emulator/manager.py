@@ -226,16 +226,19 @@ class RunningFabric:
         sample_s: float = DEFAULT_INTERVAL_S,
         probe: bool = True,
         planning: Planning | None = None,
+        telemetry: bool = True,
     ) -> RunRecord:
         """Replay a schedule while links fail as planned; ``progress`` is told the share done.
 
         ``engine`` None is the one that suits the schedule. ``on_failure`` says what becomes of the rest when a transfer
         fails; the agent gives one up of which no byte arrives for ``give_up_s``. Links are sampled every ``sample_s``;
         ``probe`` says whether a stream of datagrams watches the first failing link. With ``planning`` connections are
-        planned, and the agent replays. Ctrl-C cancels the run on the
-        fabric too.
+        planned, and the agent replays. ``telemetry`` says whether followers get the telemetry of an agent's run. Ctrl-C
+        cancels the run on the fabric too.
         """
-        order = RunOrder(schedule, tuple(failures), seed, engine, on_failure, give_up_s, sample_s, probe, planning)
+        order = RunOrder(
+            schedule, tuple(failures), seed, engine, on_failure, give_up_s, sample_s, probe, planning, telemetry
+        )
         request = {"verb": "run", "order": order.to_dict()}
         return record_from_dict(self._request(request, progress))
 
@@ -270,7 +273,8 @@ class RunningFabric:
         Messages have an ``event``: ``run-start`` (``name``, ``engine``, ``links``, number of ``transfers``, monotonic
         ``start_s``), then five times a second ``links`` (cumulative bytes of all links, in the order of ``links``) and,
         with the agent, ``transfers`` (``active``: id and bytes received so far; ``ended``: id, status, start, end,
-        bytes received, reason), and ``run-end``. ``t_s`` is emulated seconds since the start. ``missed`` says how many
+        bytes received, reason) and ``telemetry`` (``items``, rows of :mod:`controller.diagnosis.telemetry`), and
+        ``run-end``. ``t_s`` is emulated seconds since the start. ``missed`` says how many
         messages a slow reader did not get.
         """
         for message in self._messages({"verb": "follow"}):

@@ -22,7 +22,8 @@ class RunOrder:
 
     ``give_up_s`` is for the agent: a transfer of which no byte arrives for so long has failed. Links are sampled every
     ``sample_s`` seconds; ``probe`` says whether a stream of datagrams watches the first failing link. ``planning``
-    says how the connections are planned; it needs the agent.
+    says how the connections are planned; it needs the agent. ``telemetry`` says whether the agent's run tells what a
+    fault diagnosis looks at.
     """
 
     schedule: Schedule
@@ -34,6 +35,7 @@ class RunOrder:
     sample_s: float = DEFAULT_INTERVAL_S
     probe: bool = True
     planning: Planning | None = None
+    telemetry: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready form that :meth:`from_dict` reads back."""
@@ -47,6 +49,7 @@ class RunOrder:
             "sample_s": self.sample_s,
             "probe": self.probe,
             "planning": self.planning.to_dict() if self.planning else None,
+            "telemetry": self.telemetry,
         }
 
     @classmethod
@@ -62,4 +65,5 @@ class RunOrder:
             data["sample_s"],
             data["probe"],
             Planning.from_dict(data["planning"]) if data["planning"] else None,
+            data["telemetry"],
         )

@@ -35,6 +35,11 @@ _SENT_BYTES_COLUMN = 8
 Follow = Callable[[dict[str, Any]], None]
 
 
+def sampled_links(fabric: Fabric) -> tuple[str, ...]:
+    """Ids of the links whose counters are sampled, in the order of the samples."""
+    return tuple(link.id for link in fabric.failure_targets())
+
+
 class LinkSampler:
     """Samples every link's counters until :meth:`stop` is called; the first sample is taken before this returns.
 
@@ -43,7 +48,7 @@ class LinkSampler:
     """
 
     def __init__(self, fabric: Fabric, interval_s: float = DEFAULT_INTERVAL_S) -> None:
-        self.link_ids = tuple(link.id for link in fabric.failure_targets())
+        self.link_ids = sampled_links(fabric)
         pairs = [link_interfaces(link) for link in fabric.failure_targets()]
         order = {"interfaces": [a for a, _ in pairs] + [b for _, b in pairs], "interval_s": interval_s}
         self._process = subprocess.Popen(

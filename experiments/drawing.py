@@ -8,8 +8,10 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from experiments.columns import bytes_by_pair
+from experiments.diagnosis.summary import diagnose_stored
 from experiments.figures.board import fabric_figure
 from experiments.figures.completion import completion_figure
+from experiments.figures.delays import delay_figure
 from experiments.figures.heat import heat_figure
 from experiments.figures.matrix import matrix_figure
 from experiments.figures.outages import outage_figure
@@ -21,7 +23,7 @@ from experiments.figures.throughput import throughput_figure
 from experiments.files import slug, write_file
 from experiments.outcome import FAILURE
 from experiments.planned_runs import planned_shares, uplink_load
-from experiments.report import FabricView, Picture, Report, RunView, render, render_sweep
+from experiments.report import DiagnosisView, FabricView, Picture, Report, RunView, render, render_sweep
 from experiments.scenario import EMULATOR
 from experiments.statistics import cases
 from experiments.stored import StoredResult, StoredRun, StoredSweep
@@ -58,6 +60,7 @@ def draw_result(result: StoredResult, formats: Sequence[str] = VECTOR_FORMATS) -
         planning=tuple(_planning(result, made, save)),
         matrices=tuple(_matrices(made, save)),
         runs=tuple(_run_views(made, save)),
+        diagnoses=tuple(_diagnoses(result, made, save)),
         provenance=result.provenance(),
     )
     return write_file(result.path / "report.html", render(report).encode())
@@ -148,6 +151,22 @@ def _run_views(made: Sequence[StoredRun], save: _Save) -> Iterator[RunView]:
         over_time = save(f"throughput-{name}", throughput_figure(run.fabric, links, run.scale, run.outcome))
         heat = save(f"links-{name}", heat_figure(run.fabric, links, run.scale, run.outcome))
         yield RunView(run.outcome, run.fabric, over_time, heat)
+
+
+def _diagnoses(result: StoredResult, made: Sequence[StoredRun], save: _Save) -> Iterator[DiagnosisView]:
+    """Where the scenario asks for it, the delay matrix of every run in which the diagnosis told something."""
+    scenario = result.scenario()
+    told = [run for run in made if run.outcome.verdicts] if scenario.diagnose else []
+    for run in told[:MOST_RUNS]:
+        found = diagnose_stored(run, scenario)
+        if not found.alarms:
+            continue
+        outcome = run.outcome
+        title = f"{outcome.collective} on {outcome.fabric}: who waits for whom"
+        figure = delay_figure(run.fabric, found.alarms[0].diagnosis, found.alarms, title)
+        picture = save(f"delays-{slug(outcome.fabric)}-{slug(outcome.collective)}-{outcome.condition}", figure)
+        verdicts = tuple((one.t_s, one.verdict.text, one.verdict.evidence.text) for one in found.alarms)
+        yield DiagnosisView(outcome, picture, verdicts)
 
 
 def _matrices(made: Sequence[StoredRun], save: _Save) -> Iterator[Picture]:

@@ -75,3 +75,7 @@ class NothingExpectedError(RailbedError, ValueError):
 
 class CannotCompareError(RailbedError):
     """A result and what it is to be compared with have nothing in common."""
+
+
+class NoRunError(RailbedError):
+    """A fabric was to be diagnosed on which nothing runs that tells anything."""

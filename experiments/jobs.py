@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.files import slug
-from experiments.outcome import FAILURE, HEALTHY
+from experiments.outcome import FAILURE
 from experiments.plan import PlannedRun
 from experiments.scenario import EMULATOR, Scenario
 
@@ -24,7 +24,11 @@ class Job:
     def stage(self) -> str:
         """What is being done, to read."""
         of = f", repetition {self.repetition}" if self.repetition > 1 else ""
-        return f"{self.run.label}: {self.run.schedule.name}" + (" with a failure" if self.run.failures else "") + of
+        return (
+            f"{self.run.label}: {self.run.schedule.name}"
+            + (" with a failure" if self.run.condition == FAILURE else "")
+            + of
+        )
 
 
 BETWEEN_RUNS_S = 4.0
@@ -48,8 +52,7 @@ def jobs_of(scenario: Scenario, runs: Sequence[PlannedRun]) -> tuple[Job, ...]:
     digits = len(str(len(order)))
     jobs: list[Job] = []
     for number, (run, repetition) in enumerate(order, 1):
-        condition = FAILURE if run.failures else HEALTHY
-        name = f"{number:0{digits}d}-{slug(run.label)}--{slug(run.schedule.name)}--{condition}"
+        name = f"{number:0{digits}d}-{slug(run.label)}--{slug(run.schedule.name)}--{run.condition}"
         name += f"--r{repetition}" if repetitions > 1 else ""
         jobs.append(Job(name, run, repetition, BETWEEN_RUNS_S + predicted_s(run) if is_live else 1.0))
     return tuple(jobs)

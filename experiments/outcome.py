@@ -81,7 +81,9 @@ class Outcome:
     are complete; ``predicted_s`` is the fluid model's, ``collision_free_s`` the same if no flows shared a link between
     leaf and spine (None on fabrics without spines and for runs with failures). ``slowdown`` is the duration over the
     healthy one of the same repetition minus 1, None for the healthy run itself; ``expected_slowdown`` is the same of
-    the predictions. ``repetition`` counts from 1. ``status`` is that of the transfers, or ``not made``.
+    the predictions. ``verdicts`` are what a diagnosis told, ``diagnosed`` whether it was right: the part that failed
+    was told and no other, nothing in a healthy run; None where none was asked for. ``repetition`` counts from 1.
+    ``status`` is that of the transfers, or ``not made``.
     """
 
     fabric: str
@@ -111,6 +113,8 @@ class Outcome:
     faithful: bool
     notes: tuple[str, ...]
     repetition: int = 1
+    verdicts: tuple[str, ...] = ()
+    diagnosed: bool | None = None
 
     @property
     def was_made(self) -> bool:

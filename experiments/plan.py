@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from controller.diagnosis.replayed import REPORT_S
 from controller.planning.steering import Planning
 from controller.policy import RoutingPolicy
 from emulator.engines import Engine, engine_for, start_delay_s
-from experiments.outcome import completion_s
+from experiments.outcome import FAILURE, HEALTHY, completion_s
 from experiments.scenario import EMULATOR, Scenario
 from experiments.scenario.model import MeasureSection
 from simulator.fluid import REPAIR_DELAY_S, simulate
@@ -33,8 +34,9 @@ class PlannedRun:
     """One run to make: a schedule on a fabric, with what the fluid model predicts for it.
 
     ``bfd`` says whether links are watched by probes. ``collision_free_s`` is the predicted completion time if no two
-    flows had to share a link between leaf and spine. ``engine`` replays it on live hosts, None: it is simulated.
-    ``planning`` says how connections are planned, None: they are hashed as their pairs.
+    flows had to share a link between leaf and spine. ``condition`` is ``healthy``, or ``failure`` where links or ranks
+    fail. ``engine`` replays it on live hosts, None: it is simulated. ``planning`` says how connections are planned,
+    None: they are hashed as their pairs.
     """
 
     label: str
@@ -51,6 +53,8 @@ class PlannedRun:
     on_failure: OnFailure = OnFailure.CONTINUE
     measure: MeasureSection = field(default_factory=MeasureSection)
     planning: Planning | None = None
+    condition: str = HEALTHY
+    diagnosed: bool = False
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -93,7 +97,8 @@ def simulator_backend(run: PlannedRun, seed: int, progress: Callable[[float], No
     router = controller_router(run.fabric, run.policy)
     return simulate(
         run.fabric, run.schedule, router, scale=run.scale, failures=run.failures,
-        silent_repair_delay_s=run.silent_repair_delay_s, seed=seed, progress=progress,
+        silent_repair_delay_s=run.silent_repair_delay_s, seed=seed,
+        report_s=REPORT_S if run.diagnosed else None, progress=progress,
     )  # fmt: skip
 
 
@@ -123,11 +128,17 @@ def plan(scenario: Scenario, repair_delay_s: float = REPAIR_DELAY_S) -> tuple[Pl
                     label=label, fabric=fabric, policy=policy, bfd=bfd, scale=scale, schedule=schedule, failures=(),
                     predicted=predicted, collision_free_s=free_s, detours={}, engine=engine,
                     on_failure=OnFailure(scenario.on_failure), measure=scenario.measure, planning=planning,
+                    diagnosed=scenario.diagnose,
                 )
             )  # fmt: skip
         runs.extend(healthy)
-        if scenario.failures_on(label):
-            runs.extend(_with_failures(scenario, run, router, repair_delay_s) for run in healthy)
+        faulty = scenario.faulty_schedules_for(label, fabric)
+        fails = bool(scenario.failures_on(label))
+        runs.extend(
+            _with_failures(scenario, run, faulty.get(run.schedule.name, run.schedule), router, repair_delay_s)
+            for run in healthy
+            if fails or run.schedule.name in faulty
+        )
     return tuple(runs)
 
 
@@ -153,7 +164,10 @@ def _collision_free_s(fabric: Fabric, schedule: Schedule, router: Router, scale:
     return completion_s(simulate(replace(fabric, links=links), schedule, router, scale=scale))
 
 
-def _with_failures(scenario: Scenario, healthy: PlannedRun, router: Router, repair_delay_s: float) -> PlannedRun:
+def _with_failures(
+    scenario: Scenario, healthy: PlannedRun, faulty: Schedule, router: Router, repair_delay_s: float
+) -> PlannedRun:
+    """The run with failures of links, and ``faulty`` as its schedule, in which a rank may go wrong."""
     fabric, schedule = healthy.fabric, healthy.schedule
     duration_s = max((transfer.end_s or 0.0 for transfer in healthy.predicted.transfers), default=0.0)
     failures = tuple(
@@ -163,15 +177,18 @@ def _with_failures(scenario: Scenario, healthy: PlannedRun, router: Router, repa
     )
     if healthy.planning is not None:
         predicted = simulate_steered(
-            fabric, schedule, healthy.policy, healthy.planning, scale=healthy.scale, failures=failures,
+            fabric, faulty, healthy.policy, healthy.planning, scale=healthy.scale, failures=failures,
             repair_delay_s=repair_delay_s, silent_repair_delay_s=healthy.silent_repair_delay_s, seed=scenario.seed,
         )  # fmt: skip
     else:
         predicted = simulate(
-            fabric, schedule, router, scale=healthy.scale, failures=failures, repair_delay_s=repair_delay_s,
+            fabric, faulty, router, scale=healthy.scale, failures=failures, repair_delay_s=repair_delay_s,
             silent_repair_delay_s=healthy.silent_repair_delay_s, start_delay_s=healthy.start_delay_s,
             seed=scenario.seed,
         )  # fmt: skip
     failed = dict.fromkeys(failure.link_id for failure in failures)
     detours = {link_id: tuple(detour_links(fabric, schedule, router, link_id)) for link_id in failed}
-    return replace(healthy, failures=failures, predicted=predicted, collision_free_s=None, detours=detours)
+    return replace(
+        healthy, schedule=faulty, failures=failures, predicted=predicted, collision_free_s=None, detours=detours,
+        condition=FAILURE,
+    )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.rules import families
 from experiments.faithfulness import Faithfulness, faithfulness
-from experiments.outcome import FAILURE, HEALTHY, completion_s
+from experiments.outcome import FAILURE, completion_s
 from experiments.plan import PlannedRun
 from simulator.paths import link_loads
 from simulator.routes import controller_router
@@ -101,7 +101,7 @@ def preview_run(run: PlannedRun) -> RunPreview:
     return RunPreview(
         fabric=run.label,
         workload=schedule.name,
-        condition=FAILURE if run.failures else HEALTHY,
+        condition=run.condition,
         transfers=len(schedule.transfers),
         real_bytes=schedule.total_bytes,
         phases=len(schedule.phases()) if schedule.is_phased else None,
@@ -112,7 +112,7 @@ def preview_run(run: PlannedRun) -> RunPreview:
         failures=run.failures,
         loads=tuple(busiest),
         paths=routed,
-        faithfulness=None if run.failures else faithfulness(run),
+        faithfulness=None if run.condition == FAILURE else faithfulness(run),
     )
 
 

@@ -59,6 +59,15 @@ class RunView:
 
 
 @dataclass(frozen=True)
+class DiagnosisView:
+    """The diagnosis of one run: its delay matrix, and what was told of it: seconds, verdict, evidence."""
+
+    outcome: Outcome
+    matrix: Picture
+    told: tuple[tuple[float, str, str], ...]
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything that the report says. Figures are None where there is nothing to draw."""
 
@@ -73,6 +82,7 @@ class Report:
     planning: tuple[Picture, ...]
     matrices: tuple[Picture, ...]
     runs: tuple[RunView, ...]
+    diagnoses: tuple[DiagnosisView, ...]
     provenance: Mapping[str, Any]
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from experiments.diagnosis.summary import with_diagnosis
 from experiments.drawing import draw_result
 from experiments.errors import InterruptedExperimentError, ResultsError
 from experiments.jobs import Job, jobs_of, predicted_s
-from experiments.outcome import HEALTHY, Outcome, analyse, not_made, with_slowdown
+from experiments.outcome import FAILURE, HEALTHY, Outcome, analyse, not_made, with_slowdown
 from experiments.plan import Backend, plan
 from experiments.provenance import provenance
 from experiments.results import COMPLETE, INCOMPLETE, INTERRUPTED, RUNNING, ResultsFolder, RunFile
@@ -179,8 +180,10 @@ def _make(
         outcome = not_made(run.label, predicted, scenario.backend, str(error))
     else:
         outcome = analyse(run.label, run.fabric, record, predicted, run.detours, run.collision_free_s)
-    outcome = replace(outcome, repetition=job.repetition)
-    if run.failures:
+    outcome = replace(outcome, repetition=job.repetition, condition=run.condition)
+    if scenario.diagnose and record is not None:
+        outcome = with_diagnosis(outcome, run, record)
+    if run.condition == FAILURE:
         outcome = with_slowdown(outcome, _healthy(before, outcome))
     file = RunFile(
         run.fabric.spec, run.scale, scenario.seed, run.failures, run.schedule, outcome,

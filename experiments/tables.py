@@ -156,6 +156,8 @@ def percent(share: float | None) -> str:
 def _condition(outcome: Outcome) -> str:
     if outcome.condition == HEALTHY:
         return HEALTHY
+    if not outcome.outages:
+        return "rank fails"
     return "link fails" if len(outcome.outages) == 1 else "links fail"
 
 

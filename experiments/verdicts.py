@@ -107,6 +107,8 @@ def _of(value: str, outcomes: Sequence[Outcome]) -> list[float]:
 def _one(value: str, outcome: Outcome) -> float | None:
     if value == "achieved":
         return outcome.achieved.median_share
+    if value == "diagnosed":
+        return None if outcome.diagnosed is None else float(outcome.diagnosed)
     if value == "collision_factor":
         return _ratio(outcome.duration_s, outcome.collision_free_s)
     if value == "prediction_error":

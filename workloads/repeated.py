@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -23,22 +23,26 @@ class RankFaultKind(str, Enum):
 class RankFault:
     """What is wrong with a rank from an iteration on (counted from 0).
 
-    ``factor`` is how many times as long a SLOW rank computes. Raises ScheduleError for values that mean nothing.
+    ``factor`` is how many times as long a SLOW rank computes, ``lasts_s`` for how many real seconds an ABSENT or
+    stopped one does nothing. Raises ScheduleError for values that mean nothing.
     """
 
     rank: int
     kind: RankFaultKind
     iteration: int
     factor: float = 1.0
+    lasts_s: float = math.inf
 
     def __post_init__(self) -> None:
         if self.iteration < 0:
             raise ScheduleError(f"rank {self.rank} goes wrong in iteration {self.iteration}; they count from 0")
         if self.kind is RankFaultKind.SLOW and not 1 < self.factor < math.inf:
             raise ScheduleError(f"rank {self.rank} computes slower by {self.factor:g}; the factor must be above 1")
+        if not self.lasts_s > 0:
+            raise ScheduleError(f"rank {self.rank} does nothing for {self.lasts_s:g} s; it must be above 0")
 
 
-def at_once(schedule: Schedule) -> Schedule:
+def posted_together(schedule: Schedule) -> Schedule:
     """``schedule`` with all its transfers posted together, as a library does with grouped sends and receives."""
     return replace(
         schedule, algorithm="all at once", transfers=tuple(replace(one, after=()) for one in schedule.transfers)
@@ -62,28 +66,27 @@ def repeated(
     for fault in faults:
         if fault.rank not in ranks:
             raise ScheduleError(f"rank {fault.rank} goes wrong, but '{schedule.name}' has no transfer of it")
-    span = 1 + max(one.id for one in schedule.transfers)
-    stride = span + 2 * schedule.ranks
+    first = 2 * schedule.ranks  # ids of an iteration: its computing, those who stop, its transfers
+    stride = first + 1 + max(one.id for one in schedule.transfers)
     transfers: list[Transfer] = []
     computations: list[Computation] = []
     for iteration in range(iterations):
         base = iteration * stride
         for rank in ranks:
-            after = tuple(one.id + base - stride for one in schedule.transfers if rank in (one.src, one.dst))
+            after = tuple(one.id + base - stride + first for one in schedule.transfers if rank in (one.src, one.dst))
             duration_s = _computing_s(rank, iteration, computing_s, faults)
-            computations.append(
-                Computation(base + span + rank, rank, duration_s, after if iteration else (), "computing")
-            )
-        stopped = {one.rank for one in faults if one.kind is RankFaultKind.STOPS and one.iteration == iteration}
-        for rank in sorted(stopped):
-            stop = base + span + schedule.ranks + rank
-            computations.append(Computation(stop, rank, math.inf, (base + span + rank,), "stopped"))
+            computations.append(Computation(base + rank, rank, duration_s, after if iteration else (), "computing"))
+        stopped = {
+            one.rank: one.lasts_s for one in faults if one.kind is RankFaultKind.STOPS and one.iteration == iteration
+        }
+        for rank, lasts_s in sorted(stopped.items()):
+            stop = base + schedule.ranks + rank
+            computations.append(Computation(stop, rank, lasts_s, (base + rank,), "stopped"))
         late = _in_second_half(schedule, stopped)
         for one in schedule.transfers:
-            ends = (base + span + one.src, base + span + one.dst)
-            held = tuple(base + span + schedule.ranks + rank for rank in late.get(one.id, ()))
-            after = (*(before + base for before in one.after), *ends, *held)
-            transfers.append(replace(one, id=one.id + base, after=after))
+            held = tuple(base + schedule.ranks + rank for rank in late.get(one.id, ()))
+            waits = (*(before + base + first for before in one.after), base + one.src, base + one.dst, *held)
+            transfers.append(replace(one, id=one.id + base + first, after=waits))
     return replace(
         schedule, name=name or f"{schedule.name}, {iterations} iterations", transfers=tuple(transfers),
         computations=tuple(computations),
@@ -98,11 +101,11 @@ def _computing_s(rank: int, iteration: int, computing_s: float, faults: Sequence
         if fault.kind is RankFaultKind.SLOW:
             duration_s *= fault.factor
         elif fault.kind is RankFaultKind.ABSENT and iteration == fault.iteration:
-            duration_s = math.inf
+            duration_s += fault.lasts_s
     return duration_s
 
 
-def _in_second_half(schedule: Schedule, stopped: set[int]) -> dict[int, list[int]]:
+def _in_second_half(schedule: Schedule, stopped: Iterable[int]) -> dict[int, list[int]]:
     """By transfer, the stopped ranks that no longer take part in it: in the second half of a rank's own transfers."""
     held: dict[int, list[int]] = {}
     for rank in sorted(stopped):

@@ -128,7 +128,7 @@ def _slow(
             "sound_connections": float(len(sound)),
             "sound_against": float(located.against),
         }
-        thresholds = {"ratio": limits.slow_ratio, "sigmas": limits.sigmas}
+        thresholds = {"ratio": limits.late_ratio if explained else limits.slow_ratio, "sigmas": limits.sigmas}
         text = f"{_count(located.explains)} took {measured['median_ratio']:.2f} times as long for a byte as is usual"
         if explained:
             measured["median_explained_share"] = statistics.median(explained)

@@ -81,7 +81,7 @@ def locate(
         explains = tuple(unit for unit in units if bit[unit] & one.hits)
         found.append(
             Located(
-                one.components[0], _pattern(explains), explains, one.misses.bit_count(), one.components,
+                one.components[0], pattern_of(explains), explains, one.misses.bit_count(), one.components,
                 _is_ambiguous(one.components, explains, observed, network, limits),
             )
         )  # fmt: skip
@@ -217,7 +217,7 @@ def _best(candidates: Sequence[_Candidate]) -> list[_Candidate]:
         best, best_gain = [*best, more], _gain([*best, more])
 
 
-def _pattern(explains: Sequence[Connection]) -> Pattern:
+def pattern_of(explains: Sequence[Connection]) -> Pattern:
     """How the hot connections lie in the matrix."""
     senders, receivers = {one.src for one in explains}, {one.dst for one in explains}
     if len(senders) == len(receivers) == 1:

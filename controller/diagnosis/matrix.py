@@ -19,8 +19,10 @@ from controller.diagnosis.verdict import Cell
 
 Floats = NDArray[np.float64]
 
-MOST_BINS = 400
+MOST_BINS = 200
 LEAST_BIN_S = 0.02
+MOST_SAMPLES = 60
+"""Messages of a class that are looked at to learn what share of a delay the load usually explains."""
 MAD_TO_SIGMA = 1.4826
 """Standard deviations of a normal distribution in one median absolute deviation of it."""
 
@@ -56,16 +58,68 @@ def delay_matrix(window: Window, network: Network | None, limits: Thresholds) ->
             of_connection.append(_seen(one, connection, window.now_s))
     for messages in seen.values():
         messages.sort(key=lambda one: one.start_s)
-    shares = _explained(window, network, [one for messages in seen.values() for one in messages]) if network else {}
-    classes: dict[tuple[object, ...], list[Connection]] = {}
+    cells = {connection: _unjudged(connection, seen[connection], stalled_s[connection], limits) for connection in seen}
+    by_class: dict[tuple[object, ...], list[Connection]] = {}
     for connection, messages in seen.items():
         if messages:
-            classes.setdefault(_class_of(connection, messages, network), []).append(connection)
-    cells = {connection: _unjudged(connection, seen[connection], stalled_s[connection], limits) for connection in seen}
-    for members in classes.values():
-        if len(members) >= limits.least_cells:
-            cells.update(_judged(members, seen, shares, cells, limits))
+            by_class.setdefault(_class_of(connection, messages, network), []).append(connection)
+    classes = [
+        _class(members, seen, network is not None, limits)
+        for members in by_class.values()
+        if len(members) >= limits.least_cells
+    ]
+    usual = [kind for kind in classes if kind is not None]
+    wanted = [message for kind in usual if kind.late for message in (*kind.late, *kind.samples)]
+    shares = _explained(window, network, seen, wanted) if network and wanted else {}
+    for kind in usual:
+        cells.update(_judged(kind, seen, shares, cells, limits))
     return cells
+
+
+@dataclass(frozen=True)
+class _Class:
+    """Connections of one kind: their usual delay, the messages that took much longer, and some that did not."""
+
+    members: tuple[Connection, ...]
+    usual_s_per_mb: float
+    far_s_per_mb: float
+    late: tuple[_Seen, ...]
+    samples: tuple[_Seen, ...]
+
+
+def _class(
+    members: Sequence[Connection], seen: Mapping[Connection, Sequence[_Seen]], knows_load: bool, limits: Thresholds
+) -> _Class | None:
+    """None where no message of these connections has ended.
+
+    Where the load of links is known, it is what decides, and all that took noticeably longer than is usual are looked
+    at; else the delays alone tell.
+    """
+    over = [one.delay_s_per_mb for member in members for one in seen[member] if one.is_over]
+    if not over:
+        return None
+    usual = statistics.median(over)
+    spread = max(MAD_TO_SIGMA * median_deviation(over), limits.least_spread * usual)
+    late_from = (
+        limits.late_ratio * usual if knows_load else max(limits.slow_ratio * usual, usual + limits.sigmas * spread)
+    )
+    newest = [_told(seen[member], usual)[-limits.slow_messages :] for member in members]
+    late, samples = [], []
+    for messages in newest:
+        slow = [
+            one
+            for one in messages
+            if one.delay_s_per_mb >= late_from and one.end_s - one.start_s >= limits.least_message_s
+        ]
+        late += slow
+        samples += messages[-1:] if not slow else []
+    far = max(limits.far_ratio * usual, usual + limits.sigmas * spread)
+    return _Class(tuple(members), usual, far, tuple(late), tuple(samples[:MOST_SAMPLES]))
+
+
+def _told(messages: Sequence[_Seen], usual_s_per_mb: float) -> list[_Seen]:
+    """Those that say something: one on its way only does once it has taken longer than is usual."""
+    return [one for one in messages if one.is_over or one.delay_s_per_mb > usual_s_per_mb]
 
 
 def _seen(one: Message, connection: Connection, now_s: float) -> _Seen:
@@ -92,39 +146,39 @@ def _unjudged(connection: Connection, messages: Sequence[_Seen], stalled_s: floa
 
 
 def _judged(
-    members: Sequence[Connection],
+    kind: _Class,
     seen: Mapping[Connection, Sequence[_Seen]],
     shares: Mapping[_Seen, float],
     cells: Mapping[Connection, Cell],
     limits: Thresholds,
 ) -> dict[Connection, Cell]:
     """The cells of one class of connections, held against its median."""
-    over = [one.delay_s_per_mb for member in members for one in seen[member] if one.is_over]
-    if not over:
-        return {}
-    usual = statistics.median(over)
-    spread = max(MAD_TO_SIGMA * median_deviation(over), limits.least_spread * usual)
-    usual_share = statistics.median(shares[one] for member in members for one in seen[member]) if shares else 1.0
-
-    def is_slow(one: _Seen) -> bool:
-        return (
-            one.delay_s_per_mb >= max(limits.slow_ratio * usual, usual + limits.sigmas * spread)
-            and one.end_s - one.start_s >= limits.least_message_s
-            and (not shares or shares[one] < limits.explained * usual_share)
-        )
-
+    known = [shares[one] for one in kind.samples if one in shares]
+    usual_share = max(statistics.median(known), 1e-9) if known else 1.0
+    spread = max(MAD_TO_SIGMA * median_deviation(known), limits.least_spread) if known else limits.least_spread
+    least_share = min(limits.explained * usual_share, usual_share - limits.share_sigmas * spread)
+    if not shares:
+        slow = set(kind.late)
+    elif usual_share < limits.least_usual:
+        slow = {
+            one
+            for one in kind.late
+            if one.delay_s_per_mb >= kind.far_s_per_mb and shares.get(one, 0.0) < limits.explained
+        }
+    else:
+        slow = {one for one in kind.late if shares.get(one, -1.0) < least_share}
     judged = {}
-    for member in members:
-        # One on its way only counts once it has taken longer than is usual.
-        told = [one for one in seen[member] if one.is_over or one.delay_s_per_mb > usual]
+    for member in kind.members:
+        told = _told(seen[member], kind.usual_s_per_mb)
         if not told:
             continue
         newest, cell = told[-1], cells[member]
-        explained = shares[newest] / max(usual_share, 1e-9) if shares else None
-        slow = list(takewhile(is_slow, reversed(told))) if not cell.is_hung else []
+        ratio = newest.delay_s_per_mb / kind.usual_s_per_mb if kind.usual_s_per_mb else 1.0
+        explained = shares[newest] / usual_share if newest in shares else None
+        count = 0 if cell.is_hung else sum(1 for _ in takewhile(slow.__contains__, reversed(told)))
         judged[member] = Cell(
-            *member, cell.messages, newest.delay_s_per_mb, newest.delay_s_per_mb / usual if usual else 1.0, explained,
-            cell.stalled_s, len(slow), cell.is_hung, newest.start_s, newest.end_s,
+            *member, cell.messages, newest.delay_s_per_mb, ratio, explained, cell.stalled_s, count, cell.is_hung,
+            newest.start_s, newest.end_s,
         )  # fmt: skip
     return judged
 
@@ -135,38 +189,41 @@ def median_deviation(values: Sequence[float]) -> float:
     return statistics.median(abs(value - middle) for value in values)
 
 
-def _explained(window: Window, network: Network, seen: Sequence[_Seen]) -> dict[_Seen, float]:
-    """For every message the mean over its life of how well the load of some lane on its way explains its rate, 0 to 1.
+def _explained(
+    window: Window, network: Network, seen: Mapping[Connection, Sequence[_Seen]], wanted: Sequence[_Seen]
+) -> dict[_Seen, float]:
+    """For every message in ``wanted`` how well the load of the lanes on its way explains its rate, 0 to 1.
 
     With max-min fair rates every flow has a lane on its way, at every moment, that is full and on which no flow is
-    faster: there it gets at least an equal share. Where no lane is such, something else holds the flow up. The load is
-    what the messages of the window carry, or more if the counters of the links say so.
+    faster: there it gets at least an equal share. Where no lane is such, something else holds the flow up. This is the
+    mean over its life of the best lane's load, or of its own rate over an equal share if that is less. The load is what
+    the messages of the window carry, or more if the counters of the links say so.
     """
-    if not seen:
-        return {}
-    begin_s, end_s = min(one.start_s for one in seen), window.now_s
+    begin_s, end_s = min(one.start_s for one in wanted), window.now_s
+    carriers = [one for messages in seen.values() for one in messages if one.end_s > begin_s]
     count = max(1, min(MOST_BINS, int((end_s - begin_s) / LEAST_BIN_S)))
     edges = np.linspace(begin_s, max(end_s, begin_s + LEAST_BIN_S), count + 1)
     width_s = float(edges[1] - edges[0])
     ways = {
         connection: [lane for lane in network.lanes(connection) if np.isfinite(network.room_bytes_per_s(lane))]
-        for connection in {one.connection for one in seen}
+        for connection in {one.connection for one in carriers}
     }
     row = {lane: number for number, lane in enumerate(dict.fromkeys(lane for way in ways.values() for lane in way))}
-    carried, flows = np.zeros((len(row), count + 1)), np.zeros((len(row), count + 1))
-    for one in seen:
-        by_then = np.clip((edges - one.start_s) / max(one.end_s - one.start_s, 1e-9), 0.0, 1.0)
-        rows = [row[lane] for lane in ways[one.connection]]
-        carried[rows] += one.carried_bytes * by_then
-        flows[rows] += (one.end_s - one.start_s) * by_then
-    carried, flows = np.diff(carried, axis=1), np.diff(flows, axis=1) / width_s
+    crosses = np.zeros((len(row), len(carriers)))
+    for number, one in enumerate(carriers):
+        crosses[[row[lane] for lane in ways[one.connection]], number] = 1.0
+    start_s = np.array([one.start_s for one in carriers])[:, np.newaxis]
+    life_s = np.maximum(np.array([one.end_s for one in carriers])[:, np.newaxis] - start_s, 1e-9)
+    in_bin = np.diff(np.clip((edges - start_s) / life_s, 0.0, 1.0), axis=1)
+    carried = crosses @ (np.array([one.carried_bytes for one in carriers])[:, np.newaxis] * in_bin)
+    flows = crosses @ (life_s * in_bin) / width_s
     room = np.array([network.room_bytes_per_s(lane) for lane in row])[:, np.newaxis] * width_s
     counted = _counted(window, network, list(row), edges) if window.counters else carried
     load = np.minimum(np.maximum(carried, counted) / room, 1.0)
     # The load for each byte of a flow's equal share: what a flow's own rate is held against.
     per_share = load * np.divide(flows, carried, out=np.zeros_like(carried), where=carried > 0) * width_s
     found = {}
-    for one in seen:
+    for one in wanted:
         rows = [row[lane] for lane in ways[one.connection]]
         first = int((one.start_s - begin_s) / width_s)
         last = max(first + 1, math.ceil((one.end_s - begin_s) / width_s - 1e-6))

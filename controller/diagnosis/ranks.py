@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from controller.diagnosis.collector import Window
 from controller.diagnosis.matrix import MAD_TO_SIGMA, median_deviation
-from controller.diagnosis.telemetry import Message, RankOperation
+from controller.diagnosis.telemetry import Message, RankOperation, job_of
 from controller.diagnosis.thresholds import Thresholds
 from controller.diagnosis.verdict import Component, ComponentKind, Evidence, Pattern, Syndrome, Verdict
 
@@ -23,16 +23,16 @@ RUNNING = 2
 
 
 def gaps_between(window: Window) -> dict[tuple[str, int], dict[int, float]]:
-    """What every rank did by itself before each operation: the time since it left the one before, whichever that was.
+    """What every rank did by itself before each operation: the time since it left the one of its job before.
 
     The first operation that the window knows of a rank has none.
     """
-    by_rank: dict[int, list[RankOperation]] = {}
+    by_rank: dict[tuple[str, int], list[RankOperation]] = {}
     for one in window.operations:
         if one.entered_s is not None:
-            by_rank.setdefault(one.rank, []).append(one)
+            by_rank.setdefault((job_of(one.communicator), one.rank), []).append(one)
     gaps: dict[tuple[str, int], dict[int, float]] = {}
-    for rank, operations in by_rank.items():
+    for (_, rank), operations in by_rank.items():
         operations.sort(key=lambda one: one.entered_s or 0.0)
         left_s: float | None = None
         for one in operations:
@@ -47,11 +47,12 @@ def gaps_between(window: Window) -> dict[tuple[str, int], dict[int, float]]:
 def missing_ranks(window: Window, gaps: Gaps, name: Name, limits: Thresholds) -> list[Verdict]:
     """Ranks that have not entered an operation in which others have waited for them for too long.
 
-    A rank that is still inside another operation is not at fault: that operation is looked at by itself.
+    A rank that is still inside another operation of its job, or has just left one, is not at fault: that operation is
+    looked at by itself.
     """
     usual_s = statistics.median([gap for of_ranks in gaps.values() for gap in of_ranks.values()] or [0.0])
     allowed_s = max(limits.hang_s, limits.hang_gaps * usual_s)
-    inside = {one.rank for one in window.operations if one.entered_s is not None and one.left_s is None}
+    inside, last_left_s = _inside(window), _last_left(window)
     found: dict[int, Verdict] = {}
     for (communicator, sequence), entered in _open_operations(window).items():
         group = window.communicators.get(communicator)
@@ -62,7 +63,9 @@ def missing_ranks(window: Window, gaps: Gaps, name: Name, limits: Thresholds) ->
         if waiting_s < allowed_s:
             continue
         for rank in absent:
-            if rank in inside or rank in found:
+            part = job_of(communicator), rank
+            alone_s = window.now_s - last_left_s.get(part, window.now_s - waiting_s)
+            if part in inside or rank in found or alone_s < allowed_s:
                 continue
             evidence = Evidence(
                 f"{name(rank)} has not entered operation {sequence} of '{communicator}', for which {len(entered)} of "
@@ -121,7 +124,7 @@ def stopped_ranks(window: Window, name: Name, limits: Thresholds) -> list[Verdic
 
 def slow_ranks(window: Window, gaps: Gaps, name: Name, limits: Thresholds) -> list[Verdict]:
     """Ranks that computed much longer than the others before each of the last operations, so that these waited."""
-    entered = _entered(window)
+    entered, gaps = _entered(window), _with_open_gaps(window, gaps)
     newest: dict[str, list[int]] = {}
     for communicator, sequence in gaps:
         group = window.communicators.get(communicator)
@@ -155,10 +158,43 @@ def slow_ranks(window: Window, gaps: Gaps, name: Name, limits: Thresholds) -> li
                     Pattern.RANK,
                     evidence,
                     (component,),
-                    since_s=entered[communicator, last[0]][rank] - own_s,
+                    since_s=entered[communicator, last[0]].get(rank, window.now_s) - own_s,
                 ),
             )
     return list(found.values())
+
+
+def _with_open_gaps(window: Window, gaps: Gaps) -> Gaps:
+    """The gaps, and those that are still open: of ranks that others already wait for, as long as they are by now."""
+    last_left_s = _last_left(window)
+    inside = _inside(window)
+    found = {key: dict(of_ranks) for key, of_ranks in gaps.items()}
+    for (communicator, sequence), entered in _open_operations(window).items():
+        group = window.communicators.get(communicator)
+        for rank in set(group.ranks) - set(entered) if group else ():
+            part = job_of(communicator), rank
+            if part in last_left_s and part not in inside and (communicator, sequence) in found:
+                found[communicator, sequence][rank] = window.now_s - last_left_s[part]
+    return found
+
+
+def _inside(window: Window) -> set[tuple[str, int]]:
+    """Ranks, with their job, that have entered an operation and not left it."""
+    return {
+        (job_of(one.communicator), one.rank)
+        for one in window.operations
+        if one.entered_s is not None and one.left_s is None
+    }
+
+
+def _last_left(window: Window) -> dict[tuple[str, int], float]:
+    """When each rank of each job last left an operation."""
+    found: dict[tuple[str, int], float] = {}
+    for one in window.operations:
+        if one.left_s is not None:
+            key = job_of(one.communicator), one.rank
+            found[key] = max(one.left_s, found.get(key, one.left_s))
+    return found
 
 
 def _gap(of_ranks: Mapping[int, float], rank: int, period_s: float, limits: Thresholds) -> tuple[bool, float, float]:

@@ -84,7 +84,11 @@ class Teller:
         for computation in self._computing.at_once():
             self._compute(computation, 0.0)
         told = [self._message(one, None, None, 0.0, 0.0) for one in posted]
-        return [*(Communicator(name, ranks) for name, ranks in self._ranks.items()), *told, *self._take_news()]
+        return [*self.communicators(), *told, *self._take_news()]
+
+    def communicators(self) -> list[Telemetry]:
+        """The communicators of the schedule."""
+        return [Communicator(name, ranks) for name, ranks in self._ranks.items()]
 
     def report(self, report: Report) -> list[Telemetry]:
         """What is new with a report."""

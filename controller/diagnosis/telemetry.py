@@ -6,8 +6,8 @@ ranks (emulated seconds of a run, or a job's own clock), sizes are bytes as they
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple, TypeAlias
 
 from controller.errors import TelemetryError
@@ -23,10 +23,19 @@ class Connection(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Communicator:
-    """A group of global ranks that make collectives together; ``id`` is its name among all jobs."""
+    """A group of global ranks that make collectives together; ``id`` is its name among all jobs.
+
+    Where several jobs share a fabric, an id begins with the job's name and a slash.
+    """
 
     id: str
     ranks: tuple[int, ...]
+
+
+def job_of(communicator_id: str) -> str:
+    """The job that a communicator is of; empty where its id names none."""
+    job, slash, _ = communicator_id.partition("/")
+    return job if slash else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +104,29 @@ def from_dict(data: Mapping[str, Any]) -> Telemetry:
     kind = _LAYERS.get(str(data.get("layer")))
     if kind is None:
         raise TelemetryError(f"telemetry of the layer {data.get('layer')!r}: the layers are {', '.join(_LAYERS)}")
-    fields = {key: value for key, value in data.items() if key != "layer"}
-    if "ranks" in fields:
-        fields["ranks"] = tuple(fields["ranks"])
+    values = {key: value for key, value in data.items() if key != "layer"}
+    if "ranks" in values:
+        values["ranks"] = tuple(values["ranks"])
     try:
-        return kind(**fields)
+        return kind(**values)
     except TypeError as error:
         raise TelemetryError(f"telemetry of the layer '{data['layer']}' has wrong keys: {error}") from None
+
+
+_FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in _LAYERS.values()}
+_LETTERS: dict[str, type[Communicator] | type[RankOperation] | type[Message]] = {
+    layer[0]: kind for layer, kind in _LAYERS.items()
+}
+
+
+def to_row(item: Telemetry) -> list[Any]:
+    """A short JSON-ready form that :func:`from_row` reads back: the first letter of the layer, and the fields."""
+    kind = type(item)
+    letter = next(letter for letter, one in _LETTERS.items() if one is kind)
+    return [letter, *(getattr(item, name) for name in _FIELDS[kind])]
+
+
+def from_row(row: Sequence[Any]) -> Telemetry:
+    """Inverse of :func:`to_row`."""
+    kind = _LETTERS[row[0]]
+    return Communicator(row[1], tuple(row[2])) if kind is Communicator else kind(*row[1:])

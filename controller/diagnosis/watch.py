@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from controller.diagnosis.collector import Collector, LinkCounters
@@ -28,15 +28,20 @@ class Alarm:
 class Watch:
     """One watch over one run. Faults are told once, when they were found in ``limits.confirmations`` looks running.
 
-    A fault is not new if all its hot connections belonged to one of the same syndrome that was told before.
+    While more and more connections of a fault turn hot, it waits a little longer: it may be a part that they share.
+
+    A fault is not new if all its hot connections belonged to one of the same syndrome that was told before, or if it is
+    a link of a switch that was.
     """
 
-    def __init__(self, network: Network | None = None, limits: Thresholds = DEFAULT) -> None:
-        links = tuple(link.id for link in network.fabric.links) if network else ()
-        self.collector = Collector(window_s=limits.window_s, link_ids=links)
+    def __init__(
+        self, network: Network | None = None, limits: Thresholds = DEFAULT, link_ids: Sequence[str] = ()
+    ) -> None:
+        """``link_ids`` are the links whose counters are told, in their order."""
+        self.collector = Collector(window_s=limits.window_s, link_ids=tuple(link_ids))
         self.latest: Diagnosis | None = None
         self._network, self._limits = network, limits
-        self._seen: dict[Fault, int] = {}
+        self._seen: dict[Fault, tuple[int, int]] = {}
         self._told: set[Fault] = set()
         self._told_cells: dict[Syndrome, set[tuple[int, int]]] = {}
         self._next_s = 0.0
@@ -55,16 +60,29 @@ class Watch:
         self._next_s = now_s + self._limits.every_s - 1e-6
         found = self.latest = diagnose(self.collector.window(now_s), self._network, self._limits)
         by_fault: dict[Fault, Verdict] = {}
+        ripe: list[Fault] = []
         for one in found.verdicts:
             by_fault.setdefault((one.syndrome, one.component.id), one)
-        self._seen = {fault: self._seen.get(fault, 0) + 1 for fault in by_fault}
+        seen = {}
+        for fault, verdict in by_fault.items():
+            times, before = self._seen.get(fault, (0, 0))
+            seen[fault] = times + 1, len(verdict.evidence.cells)
+            grows = times and len(verdict.evidence.cells) > before
+            if times + 1 >= (self._limits.patience if grows else self._limits.confirmations):
+                ripe.append(fault)
+        self._seen = seen
         alarms = []
-        for fault, times in self._seen.items():
+        for fault in ripe:
             cells = set(by_fault[fault].evidence.cells)
             known = self._told_cells.setdefault(fault[0], set())
-            if times < self._limits.confirmations or fault in self._told or (cells and cells <= known):
+            if fault in self._told or (cells and cells <= known) or self._is_part(fault):
                 continue
             self._told.add(fault)
             known.update(cells)
             alarms.append(Alarm(now_s, by_fault[fault], found))
         return alarms
+
+    def _is_part(self, fault: Fault) -> bool:
+        syndrome, component_id = fault
+        link = self._network.fabric.link_by_id.get(component_id) if self._network else None
+        return link is not None and any((syndrome, end) in self._told for end in (link.a, link.b))

@@ -31,6 +31,7 @@ NAMES = (
     "c4-planning",
     "c4-replanning",
     "rail-only-with-planning",
+    "c4-diagnosis",
 )
 """The scenarios, in the order in which they are best read."""
 

@@ -22,6 +22,7 @@ VALUES = {
     "collision_factor": "completion time over the one if no flows shared a link between leaf and spine",
     "rerouted_after_s": "seconds from the first failure to new routes in force",
     "rerouted": "share of the failures that were answered by new routes",
+    "diagnosed": "share of the runs that are diagnosed rightly: the failed part is told, nothing in a healthy run",
     "prediction_error": "completion time over the simulator's prediction, minus 1",
     SLOPE: "slope over intercept of the completion time against C_S/C_F over the fabrics",
 }

@@ -63,6 +63,8 @@ class Scenario(Section):
     on_failure: Literal["continue", "stop"] = "continue"
     """What becomes of what does not wait for a transfer that failed."""
     measure: MeasureSection = MeasureSection()
+    diagnose: bool = False
+    """Whether every run is diagnosed: its report shows the delay matrix, and 'diagnosed' can be expected."""
     report: bool = True
     """Whether figures and a report are drawn at the end."""
     check: bool = False
@@ -110,6 +112,11 @@ class Scenario(Section):
         """The schedules that run on the fabric of that name; the same on every fabric of equal domains and rails."""
         entries = [entry for entry in self.workload if entry.on(label)]
         return tuple(schedule for entry in entries for schedule in entry.schedules(fabric, self.seed))
+
+    def faulty_schedules_for(self, label: str, fabric: Fabric) -> dict[str, Schedule]:
+        """By name, the schedules of the fabric of that name in which a rank goes wrong, as they run with failures."""
+        entries = [entry for entry in self.workload if entry.on(label) and entry.has_rank_fault]
+        return {one.name: one for entry in entries for one in entry.faulty_schedules(fabric, self.seed)}
 
     def failures_on(self, label: str) -> tuple[FailureSection, ...]:
         """What fails on the fabric of that name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,9 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
-from experiments.scenario.fields import FROM_LIST, NOT_EMPTY, OneOf, Section, Share, Size, Sizes
+from experiments.scenario.fields import FROM_LIST, NOT_EMPTY, Duration, OneOf, Section, Share, Size, Sizes
 from experiments.units import size_text
 from topologies.model import Fabric
 from workloads.algorithms import ALGORITHMS, ALL_TO_ALL, BULK, DIRECT, FORMS, RING, find_algorithm
@@ -32,6 +33,7 @@ from workloads.models import GPU_PEAK_TFLOPS, MODELS, find_model
 from workloads.operations import OperationSchedule
 from workloads.operations_file import read_schedule_file
 from workloads.patterns import PATTERNS, pattern_on
+from workloads.repeated import RankFault, RankFaultKind, posted_together, repeated
 from workloads.schedule import Schedule
 from workloads.training import Plan, training_iteration
 
@@ -67,6 +69,34 @@ class EntrySection(Section):
         """Its schedules on ``fabric``."""
         raise NotImplementedError
 
+    @property
+    def has_rank_fault(self) -> bool:
+        """Whether a rank goes wrong in the runs with failures."""
+        return False
+
+    def faulty_schedules(self, fabric: Fabric, seed: int) -> tuple[Schedule, ...]:
+        """Its schedules in the runs with failures."""
+        return self.schedules(fabric, seed)
+
+
+class RankFaultSection(Section):
+    """A rank that goes wrong in the runs with failures."""
+
+    rank: int = Field(ge=0)
+    kind: Annotated[str, OneOf("rank fault", [kind.value for kind in RankFaultKind])]
+    """absent: it does not enter the collective. stops: it stops in the middle. slow: it computes longer after."""
+    round: int = Field(ge=0)
+    """The round in which it goes wrong, from 0."""
+    factor: float = Field(default=3.0, gt=1)
+    """How many times as long a slow one computes."""
+    lasts: Duration | None = None
+    """For how long, in seconds of the real machine, an absent or stopped one does nothing; for ever if not given."""
+
+    def fault(self) -> RankFault:
+        """The fault that it means."""
+        lasts_s = math.inf if self.lasts is None else self.lasts
+        return RankFault(self.rank, RankFaultKind(self.kind), self.round, self.factor, lasts_s)
+
 
 class CollectiveSection(EntrySection):
     """A collective, in nccl-tests' meaning of size, by every group of ranks at the same time."""
@@ -84,6 +114,20 @@ class CollectiveSection(EntrySection):
     """The order of the ranks in a group: along the rails, by rank, or drawn with the scenario's seed."""
     rounds: int = Field(default=1, ge=1, le=MOST_ROUNDS)
     """How often it is made, one time after the other."""
+    together: bool = False
+    """Whether all transfers are posted at once, as a library does with grouped sends and receives."""
+    computing: Duration | None = None
+    """What every rank computes before each round, in seconds of the real machine."""
+    rank_fault: RankFaultSection | None = None
+    """A rank that goes wrong in the runs with failures."""
+
+    @model_validator(mode="after")
+    def _fault_is_in_a_round(self) -> CollectiveSection:
+        if self.rank_fault is not None and self.rank_fault.round >= self.rounds:
+            raise ValueError(
+                f"the rank goes wrong in round {self.rank_fault.round}, but there are {self.rounds}, counted from 0"
+            )
+        return self
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -96,17 +140,36 @@ class CollectiveSection(EntrySection):
         groups, local = self._ordered(fabric, seed)
         for size in self.size:
             check_groups(groups, size, len(fabric.gpus), self.collective, self.algorithm, local)
+        ranks = {rank for members in groups.values() for rank in members}
+        if self.rank_fault is not None and self.rank_fault.rank not in ranks:
+            raise ScheduleError(f"rank {self.rank_fault.rank} goes wrong, but does not take part in {self.collective}")
+
+    @property
+    def has_rank_fault(self) -> bool:
+        """Whether a rank goes wrong in the runs with failures."""
+        return self.rank_fault is not None
+
+    def faulty_schedules(self, fabric: Fabric, seed: int) -> tuple[Schedule, ...]:
+        """The same with the rank that goes wrong."""
+        faults = (self.rank_fault.fault(),) if self.rank_fault is not None else ()
+        return tuple(self._repeated(one, faults) for one in self._once(fabric, seed))
 
     def schedules(self, fabric: Fabric, seed: int) -> tuple[Schedule, ...]:
         """One schedule per size."""
+        return tuple(self._repeated(one, ()) for one in self._once(fabric, seed))
+
+    def _repeated(self, schedule: Schedule, faults: tuple[RankFault, ...]) -> Schedule:
+        one = posted_together(schedule) if self.together else schedule
+        if self.computing is None and not faults:
+            return in_rounds(one, self.rounds)
+        return repeated(one, self.rounds, self.computing or 0.0, faults, schedule.name)
+
+    def _once(self, fabric: Fabric, seed: int) -> tuple[Schedule, ...]:
         groups, local = self._ordered(fabric, seed)
         return tuple(
-            in_rounds(
-                collective(
-                    self.collective, groups, size, len(fabric.gpus), algorithm=self.algorithm, form=self.form,
-                    local=local, name=label, seed=seed,
-                ),
-                self.rounds,
+            collective(
+                self.collective, groups, size, len(fabric.gpus), algorithm=self.algorithm, form=self.form, local=local,
+                name=label, seed=seed,
             )
             for label, size in zip(self.labels, self.size, strict=True)
         )  # fmt: skip

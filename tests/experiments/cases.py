@@ -1,8 +1,10 @@
 """Small experiments that several tests use."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from experiments.outcome import Outcome, analyse, with_slowdown
+from experiments.diagnosis.summary import with_diagnosis
+from experiments.outcome import FAILURE, Outcome, analyse, with_slowdown
 from experiments.plan import PlannedRun, plan, simulator_backend
 from experiments.scenario import Scenario, parse_scenario
 from workloads.records import RunRecord
@@ -43,7 +45,10 @@ def made(scenario: Scenario) -> list[tuple[PlannedRun, RunRecord, Outcome]]:
     for run in plan(scenario):
         record = simulator_backend(run, scenario.seed, quiet)
         outcome = analyse(run.label, run.fabric, record, run.predicted, run.detours)
-        if run.failures:
+        outcome = replace(outcome, condition=run.condition)
+        if scenario.diagnose:
+            outcome = with_diagnosis(outcome, run, record)
+        if run.condition == FAILURE:
             healthy = [
                 other for _, _, other in done if (other.fabric, other.collective) == (run.label, run.schedule.name)
             ]

@@ -18,6 +18,8 @@ ONLY_RAILBED_FINDS = [
     "collective-group-and-groups",
     "collective-groups-overlap",
     "collective-rank-does-not-exist",
+    "collective-rank-fault-round",
+    "collective-rank-fault-stranger",
     "collective-size-too-small",
     "essential-on-the-simulator",
     "essential-unknown",

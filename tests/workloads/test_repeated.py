@@ -8,7 +8,7 @@ from workloads.algorithms import STEPWISE
 from workloads.collectives import collective, collective_on
 from workloads.errors import ScheduleError
 from workloads.readiness import Readiness
-from workloads.repeated import RankFault, RankFaultKind, at_once, repeated
+from workloads.repeated import RankFault, RankFaultKind, posted_together, repeated
 from workloads.telemetry import calls
 
 FABRIC = build(FabricSpec(FabricKind.RAIL_ONLY, 2, 2))
@@ -39,18 +39,20 @@ def test_every_iteration_is_a_call_and_all_of_it_can_end(kind, form):
 
 
 def test_no_transfer_starts_before_both_its_ends_have_computed():
-    schedule = repeated(at_once(collective_on(FABRIC, "all-to-all", "all", 4000, name="x")), 2, 0.5)
+    schedule = repeated(posted_together(collective_on(FABRIC, "all-to-all", "all", 4000, name="x")), 2, 0.5)
     computer = {one.id: one.rank for one in schedule.computations}
     for transfer in schedule.transfers:
         assert {computer[item] for item in transfer.after if item in computer} == {transfer.src, transfer.dst}
 
 
-def test_at_once_waits_for_nothing():
-    assert {one.after for one in at_once(collective_on(FABRIC, "all-to-all", "all", 4000, name="x")).transfers} == {()}
+def test_posted_together_waits_for_nothing():
+    assert {
+        one.after for one in posted_together(collective_on(FABRIC, "all-to-all", "all", 4000, name="x")).transfers
+    } == {()}
 
 
 def test_an_absent_rank_holds_up_all_transfers_of_its_own_from_then_on():
-    schedule = repeated(at_once(collective_on(FABRIC, "all-to-all", "all", 4000, name="x")), 3, 0.5,
+    schedule = repeated(posted_together(collective_on(FABRIC, "all-to-all", "all", 4000, name="x")), 3, 0.5,
                         [RankFault(1, RankFaultKind.ABSENT, 1)])  # fmt: skip
     over = set(ends(schedule))
     made = [sum(one.id in over for one in call.transfers if 1 in (one.src, one.dst)) for call in calls(schedule)]
@@ -60,7 +62,7 @@ def test_an_absent_rank_holds_up_all_transfers_of_its_own_from_then_on():
 
 
 def test_a_rank_that_stops_makes_half_of_its_transfers():
-    schedule = repeated(at_once(collective_on(FABRIC, "all-to-all", "all", 4000, name="x")), 3, 0.5,
+    schedule = repeated(posted_together(collective_on(FABRIC, "all-to-all", "all", 4000, name="x")), 3, 0.5,
                         [RankFault(1, RankFaultKind.STOPS, 1)])  # fmt: skip
     over = set(ends(schedule))
     made = [sum(one.id in over for one in call.transfers if 1 in (one.src, one.dst)) for call in calls(schedule)]

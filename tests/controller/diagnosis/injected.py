@@ -10,7 +10,7 @@ from topologies.builders import build, preset_spec
 from topologies.model import FabricKind
 from topologies.scale import default_scale
 from workloads.collectives import collective_on
-from workloads.repeated import at_once, repeated
+from workloads.repeated import posted_together, repeated
 
 COMPUTING_S = 0.0005
 """Of the real machine; half an emulated second."""
@@ -26,7 +26,7 @@ def run(kind="rail-only", failures=(), faults=(), collective="all-to-all", group
     """The record of a repeated collective with failures of links and faults of ranks."""
     known = network(kind)
     one = collective_on(known.fabric, collective, group, size, name=collective)
-    schedule = repeated(at_once(one) if together else one, iterations, COMPUTING_S, faults)
+    schedule = repeated(posted_together(one) if together else one, iterations, COMPUTING_S, faults)
     router = controller_router(known.fabric)
     return known, simulate(
         known.fabric, schedule, router, scale=default_scale(known.fabric), failures=tuple(failures), report_s=0.2
