@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from controller.diagnosis.collector import LinkCounters, Window
 from controller.diagnosis.network import Network
 from controller.diagnosis.replayed import Ended, Report, Teller
-from controller.diagnosis.telemetry import Communicator, Message, RankOperation, Telemetry
 from controller.diagnosis.watch import Alarm, Watch
 from controller.policy import RoutingPolicy
 from controller.routing import Routes
@@ -24,7 +23,8 @@ REST = 9.0
 class RunDiagnosis:
     """Watches one run of ``schedule`` on ``fabric``; ``policy`` None: its routes are not known (a foreign controller).
 
-    What is judged is judged by the routes in force: with new ones it begins anew, and what began before is left out.
+    It is for faults that nobody has noticed. Once the controller has, and has changed the routes, there is nothing to
+    find out, what is on its way was slow for a known reason, and the rest is judged no more.
     """
 
     def __init__(
@@ -33,26 +33,20 @@ class RunDiagnosis:
         fabric: Fabric,
         scale: Scale,
         policy: RoutingPolicy | None,
+        links_down: frozenset[str] = frozenset(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``links_down`` are those that the routes avoid when the run begins."""
+        self._fabric, self._links_down = fabric, links_down
         self._clock, self._rest_until = clock, float("-inf")
-        self._fabric, self._scale, self._policy = fabric, scale, policy
+        self._now_s = 0.0
+        self._over = False
         self._teller = Teller(schedule, scale)
-        self._links_down: frozenset[str] = frozenset()
-        self._since_s = self._now_s = 0.0
         self._counted = {link.id: place for place, link in enumerate(fabric.failure_targets())}
-        begun = self._teller.begin()
-        self._communicators = [one for one in begun if isinstance(one, Communicator)]
-        self._newest: dict[tuple[str, int], RankOperation] = {}
-        self._remember(begun)
-        self._watch = self._begin()
-        self._watch.take(begun)
-
-    def _begin(self) -> Watch:
-        if self._policy is None:
-            return Watch()
-        routes = Routes(self._fabric, Failures(links=self._links_down), self._policy)
-        return Watch(Network(routes, self._scale))
+        self._has_routes = policy is not None
+        routes = None if policy is None else Routes(fabric, Failures(links=links_down), policy)
+        self._watch = Watch(None if routes is None else Network(routes, scale))
+        self._watch.take(self._teller.begin())
 
     @property
     def window(self) -> Window:
@@ -60,38 +54,24 @@ class RunDiagnosis:
         return self._watch.collector.window(self._now_s)
 
     def take(self, message: Mapping[str, Any], links_down: frozenset[str]) -> list[dict[str, Any]]:
-        """The verdicts that one more message of the run brings, for viewers; ``links_down`` are those routed around."""
+        """The verdicts that one more message of the run brings, for viewers; ``links_down`` are those avoided now."""
         self._now_s = message.get("t_s", self._now_s)
-        if links_down != self._links_down:
-            self._links_down, self._since_s = links_down, self._now_s
-            self._watch = self._begin()
-            self._watch.take([*self._communicators, *self._newest.values()])
-        if message["event"] == "links" and self._policy is not None:
-            self._watch.take((), self._counters(message))
+        self._over = self._over or links_down != self._links_down
+        if self._over:
             return []
+        if message["event"] == "links" and self._has_routes:
+            self._watch.take((), self._counters(message))
         if message["event"] != "transfers":
             return []
         ended = tuple(Ended(number, start_s, end_s, received)
                       for number, _status, start_s, end_s, received, _reason in message["ended"])  # fmt: skip
-        told = self._teller.report(Report(message["t_s"], ended, dict(message["active"])))
-        self._remember(told)
-        self._watch.take(one for one in told if not (isinstance(one, Message) and self._is_old(one)))
+        self._watch.take(self._teller.report(Report(message["t_s"], ended, dict(message["active"]))))
         if self._clock() < self._rest_until:
             return []
         began = self._clock()
         alarms = self._watch.look(message["t_s"])
         self._rest_until = self._clock() + (self._clock() - began) * REST
         return [verdict_message(alarm) for alarm in alarms]
-
-    def _remember(self, told: Iterable[Telemetry]) -> None:
-        """Keep the newest operation of every rank: one that it entered before new routes is entered still."""
-        for one in told:
-            if isinstance(one, RankOperation):
-                self._newest[one.communicator, one.rank] = one
-
-    def _is_old(self, message: Message) -> bool:
-        """Whether a message began on routes that are not in force any more."""
-        return self._since_s > 0 and message.start_s is not None and message.start_s < self._since_s
 
     def _counters(self, message: Mapping[str, Any]) -> LinkCounters:
         """The counters of a message in the order of all links; those of a GPU to its own switch are not counted."""

@@ -119,7 +119,9 @@ class Board:
         self._links_down = frozenset(one["link"] for one in seen["impairments"] if one["down"])
         since, before, wrong, read_s = seen["next"], _counters(seen), None, time.monotonic()
         witness = Witness()
-        self.hidden = {"open": False}
+        self.hidden = running.mystery()
+        if self.hidden["open"]:
+            self.publish(mystery(self.hidden))
         while not self._over.is_set():
             if seen["impairments"] is not None and seen["impairments"] != wrong:
                 wrong = seen["impairments"]
@@ -156,7 +158,20 @@ class Board:
 
     def _diagnosis(self, running: RunningFabric, schedule: Schedule) -> RunDiagnosis:
         foreign = running.status()["controller_kind"] != "railbed"
-        return RunDiagnosis(schedule, running.fabric, running.scale, None if foreign else running.policy())
+        policy = None if foreign else running.policy()
+        return RunDiagnosis(schedule, running.fabric, running.scale, policy, self._links_down)
+
+    def _diagnosed(self, diagnosis: RunDiagnosis, message: dict[str, Any]) -> bool:
+        """Show the verdicts that a message brings; False if the diagnosis cannot go on, which is said."""
+        try:
+            verdicts = diagnosis.take(message, self._links_down)
+        except RailbedError as error:
+            self.publish({"event": "said", "text": f"this run is not diagnosed any more: {error}"})
+            return False
+        if not self.hidden["open"]:  # whoever looks for a hidden fault is to find it
+            for verdict in verdicts:
+                self.publish(verdict)
+        return True
 
     def _follow(self, running: RunningFabric) -> None:
         """Tell of the runs on a fabric until it ends."""
@@ -174,9 +189,8 @@ class Board:
                 if run is None:
                     continue
                 run.take(message)
-                verdicts = diagnosis.take(message, self._links_down) if diagnosis is not None else []
-                for verdict in verdicts if not self.hidden["open"] else []:  # whoever looks for it finds it themselves
-                    self.publish(verdict)
+                if diagnosis is not None and not self._diagnosed(diagnosis, message):
+                    diagnosis = None
                 ends = message["event"] in ("run-start", "run-end")
                 if ends or time.monotonic() - told_s >= RUN_INTERVAL_S:
                     told_s = time.monotonic()

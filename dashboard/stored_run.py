@@ -27,8 +27,9 @@ from workloads.records import Event, EventKind
 FRAME_S = 0.4
 """Time between two frames, in seconds of the replay: as on a running fabric."""
 
-MOST_FRAMES = 2_000
-"""Frames of one run; those of a longer one are further apart."""
+MOST_FRAMES, LEAST_FRAMES, MOST_VALUES = 2_000, 100, 2_000_000
+"""Frames of one run, and loads of single links in all of them; those of a longer run, or a larger fabric, are further
+apart."""
 
 Timed = tuple[float, dict[str, Any]]
 
@@ -66,7 +67,8 @@ class StoredRunStory:
         """All messages of the run, in no order; frames are ``frame_s`` emulated seconds apart or more."""
         yield 0.0, self._of({"event": "impairments", "links": []})
         if self.run.outcome.was_made:
-            step_s = max(frame_s, self.length_s / MOST_FRAMES)
+            most = max(LEAST_FRAMES, min(MOST_FRAMES, MOST_VALUES // (3 * len(self._fabric.links))))
+            step_s = max(frame_s, self.length_s / most)
             frames = [k * step_s for k in range(1, int(self.length_s / step_s) + 1)] if step_s else []
             if self.length_s > (frames[-1] if frames else 0.0):
                 frames.append(self.length_s)

@@ -22,6 +22,7 @@ function style() {
     { selector: "edge[state='degraded']", style: { "line-style": "dashed", "line-dash-pattern": [14, 4] } },
     { selector: ".way", style: { "underlay-color": accent, "underlay-opacity": 0.75, "underlay-padding": 6 } },
     { selector: ".suspect", style: { "overlay-color": bad, "overlay-opacity": 0.3, "overlay-padding": 9 } },
+    { selector: "node.suspect", style: { "border-style": "double", "border-width": 10 } },
     { selector: ".picked", style: { "overlay-color": accent, "overlay-opacity": 0.25, "overlay-padding": 6 } },
   ];
 }
@@ -54,6 +55,7 @@ export class Board {
     this.wrong = new Map();
     this.placeOf = new Map();
     this.hovered = null;
+    this.suspected = "";
     this.heading = element("h2", name);
     this.canvas = element("div", "", { class: "graph", role: "img", "aria-label": "Drawing of the fabric; everything on it can also be chosen by name at the side" });
     this.tip = element("div", "", { class: "tip", role: "tooltip", hidden: "" });
@@ -71,6 +73,7 @@ export class Board {
     this.drawing = message;
     this.loads = null;
     this.wrong = new Map();
+    this.suspected = "";
     this.placeOf = new Map(message.link_ids.map((id, place) => [id, place]));
     this.run.textContent = "";
     const kind = message.name === message.kind ? "" : `${message.kind}, `;
@@ -158,7 +161,7 @@ export class Board {
         this.graph.getElementById(line.id).data({
           load: loadColour(now), thick: (3 + 7 * Math.min(1, now)) * this.thinner,
           state: !state ? "up" : state.down ? "down" : state.blackhole.length ? "blackhole" : "degraded",
-          mark: state ? mark(state) : "",
+          mark: state ? mark(state) : line.id === this.suspected ? "⚠ diagnosed" : "",
         });
       });
     });
@@ -175,10 +178,13 @@ export class Board {
     for (const id of links) this.graph.getElementById(id).addClass("way");
   }
 
-  // What a diagnosis has found at fault is marked until the next one.
+  // What a diagnosis has found at fault is marked until the next one, or the next workload ("").
   suspect(id) {
+    this.suspected = id;
+    if (!this.graph) return;
     this.graph.elements().removeClass("suspect");
-    this.graph.getElementById(id).addClass("suspect");
+    if (id) this.graph.getElementById(id).addClass("suspect");
+    this.paint();
   }
 
   restyle() { if (this.graph) { this.graph.style(style()); this.paint(); } }

@@ -6,6 +6,7 @@ import { $, element, loadColour, theme } from "./words.js";
 import { clearFinished, showCalls, showFinished, showOffers, showQuestion, showRun, showWorkload } from "./work.js";
 
 const TOKEN = new URLSearchParams(location.search).get("token");
+const CHANGING = "#break button, #show-path, #work-box button, #mystery-box button"; // what a replay can't do
 const boards = new Map();
 let chosen = null; // the board that names at the side are of
 let picked = [];
@@ -155,7 +156,7 @@ function showReplay(message) {
   connected("a replay: nothing can be broken here");
   const speed = [...$("speed").options].find((option) => Number(option.value) === message.speed);
   $("speed").value = speed ? speed.value : "";
-  document.querySelectorAll("#break button, #show-path, #work-box button, #mystery-box button").forEach((button) => { button.disabled = true; });
+  document.querySelectorAll(CHANGING).forEach((button) => { button.disabled = true; });
   $("pause").textContent = message.paused ? "Play" : "Pause";
   $("pause").dataset.paused = message.paused;
   $("at").max = message.length_s;
@@ -184,7 +185,8 @@ const SHOW = {
   action: (message) => showAction(message, where(message)),
   run: (message) => { showRun(message, boardOf(message)); showCalls([...boards.values()]); },
   path: showThePath, replay: showReplay, gone, mystery: showMystery,
-  offers: showOffers, workload: showWorkload, finished: showFinished,
+  offers: showOffers, finished: showFinished,
+  workload: (message) => { showWorkload(message); if (message.state === "running") for (const board of boards.values()) board.suspect(""); },
   said: (message) => say(message.text),
 };
 
@@ -195,7 +197,11 @@ function listen() {
     connected("no connection; trying again", true);
     if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 1000);
   };
-  stream.onopen = () => { if (!lost.size && $("replay-box").hidden) connected("live"); };
+  stream.onopen = () => { // what is served at this address now may be another thing than before
+    $("replay-box").hidden = true;
+    document.querySelectorAll(CHANGING).forEach((button) => { button.disabled = button.id === "stop"; });
+    if (!lost.size) connected("live");
+  };
 }
 
 function setTheme(name) {

@@ -28,8 +28,9 @@ export function showWorkload(message) {
   const takes = expected.length && !expected.includes("–") ? `, expected to take ${expected.join(", ")}` : "";
   const words = { planning: `${message.workload}: being planned`, running: `${message.workload}: runs${takes}`, over: "" };
   $("work-state").textContent = words[message.state];
-  $("stop").disabled = message.state === "over";
-  $("start").disabled = message.state !== "over";
+  const replayed = !$("replay-box").hidden;
+  $("stop").disabled = replayed || message.state === "over";
+  $("start").disabled = replayed || message.state !== "over";
 }
 
 export function showRun(message, board) {

@@ -17,6 +17,7 @@ from workloads.failures import FailureKind, LinkFailure
 from workloads.records import RunRecord
 
 SLOW = LinkFailure("d0r0-rail0", 2.0, kind=FailureKind.DEGRADE, rate_share=0.25)
+SLOW_TOO = LinkFailure("d2r1-rail1", 3.0, kind=FailureKind.DEGRADE, rate_share=0.25)
 DOWN = LinkFailure("d0r0-rail0", 2.0)
 
 
@@ -52,24 +53,29 @@ def test_a_healthy_run_has_no_verdict() -> None:
     assert [one for message in told(record) for one in watched.take(message, frozenset())] == []
 
 
-def test_what_began_on_routes_that_are_no_more_is_not_judged() -> None:
-    """A link that went down makes the rest slower for a reason, which the new routes tell.
-
-    In one long call the ranks entered before that, and leave it one after the other.
-    """
+def test_once_the_controller_has_answered_a_failure_there_is_no_verdict() -> None:
+    """A link that went down makes the rest slower for a reason that is known, in one long call too."""
     known = network()
     schedule = schedule_of("first-light/all-to-all", known.fabric)
-    router = controller_router(known.fabric)
-    scale = default_scale(known.fabric)
-    record = simulate(known.fabric, schedule, router, scale=scale, failures=[DOWN], report_s=0.2)
-    watched = diagnosis(record)
-    verdicts = []
+    router, scale = controller_router(known.fabric), default_scale(known.fabric)
+    record = simulate(known.fabric, schedule, router, scale=scale, failures=[DOWN, SLOW_TOO], report_s=0.2)
+    watched, unaware = diagnosis(record), diagnosis(record)
+    verdicts, without = [], []
     for message in told(record):
         down = frozenset({DOWN.link_id}) if message["t_s"] > DOWN.at_s + 0.1 else frozenset()
         verdicts += watched.take(message, down)
-        ranks = {one.rank for one in watched.window.operations if one.entered_s is not None}
-        assert ranks == set(range(len(known.fabric.gpus)))
+        without += unaware.take(message, frozenset())
     assert verdicts == []
+    assert without != []
+
+
+def test_a_run_that_begins_with_a_link_down_is_judged_by_the_routes_that_avoid_it() -> None:
+    _, record = run(failures=[SLOW_TOO])
+    down = frozenset({DOWN.link_id})
+    known = network()
+    watched = RunDiagnosis(record.schedule, known.fabric, record.scale, RoutingPolicy(), down, clock=lambda: 0.0)
+    verdicts = [one for message in told(record) for one in watched.take(message, down)]
+    assert [one["component"] for one in verdicts] == [SLOW_TOO.link_id]
 
 
 def test_counters_of_links_are_taken_in_the_order_of_the_fabric() -> None:

@@ -130,6 +130,16 @@ def test_a_run_too_short_to_see_is_shown_slower(result: StoredResult, tmp_path: 
     assert over_s > SHORTEST_S
 
 
+def test_frames_of_a_long_run_on_a_large_fabric_are_further_apart(
+    result: StoredResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.stored_run.LEAST_FRAMES", 3)
+    monkeypatch.setattr("dashboard.stored_run.MOST_VALUES", 1)
+    shown = shown_of(result, ["rail-only"])
+    runs = [run for run in result.runs if run.outcome.fabric == "rail-only"]
+    assert len(list(of(shown, "loads"))) <= len(runs) * 5
+
+
 def test_a_run_that_was_not_made_says_so(result: StoredResult) -> None:
     lost = result.runs[0]
     outcome = replace(lost.outcome, status="not made", problems=("no room",), outages=())
