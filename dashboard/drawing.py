@@ -35,7 +35,8 @@ _TIER = {
 class Node:
     """One shape: ``kind`` is ``domain`` (a box, or with ``gpus`` a summary), ``gpu`` or the kind of a switch.
 
-    ``box`` is the id of the domain's box that it stands in, or empty. ``rail`` is -1 where it means nothing.
+    ``box`` is the id of the domain's box that it stands in, or empty. ``rail`` is -1 and ``width`` 0 where they mean
+    nothing.
     """
 
     id: str
@@ -46,6 +47,7 @@ class Node:
     rail: int = -1
     box: str = ""
     gpus: int = 0
+    width: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,11 @@ def draw(fabric: Fabric, scale: Scale, narrow: bool = False) -> Drawing:
     )
 
 
+def label_width(label: str) -> float:
+    """How wide the shape of a switch with that label is drawn."""
+    return 12.0 * len(label) + 22.0
+
+
 def box_id(domain: int) -> str:
     """Id of a domain's box."""
     return f"domain{domain}"
@@ -156,11 +163,12 @@ def _switches(fabric: Fabric, grid: _Grid) -> list[Node]:
     nodes = []
     for tier in (0, 1):
         switches = [switch for switch in fabric.switches if _TIER.get(switch.kind) == tier]
-        needed = (len(switches) - 1) * STEP * 1.2
+        needed = (len(switches) - 1) * max((label_width(switch.id) + STEP / 4 for switch in switches), default=0.0)
         left, wide = (0.0, span) if needed <= span else ((span - needed) / 2, needed)
         for place, switch in enumerate(switches):
             x = left + wide / 2 if len(switches) == 1 else left + wide * place / (len(switches) - 1)
-            nodes.append(Node(switch.id, switch.kind.value, switch.id, x, -(4.2 + 2.4 * tier) * STEP, switch.rail))
+            y, width = -(4.2 + 2.4 * tier) * STEP, label_width(switch.id)
+            nodes.append(Node(switch.id, switch.kind.value, switch.id, x, y, switch.rail, width=width))
     return nodes
 
 

@@ -117,36 +117,51 @@ class Board:
         threading.Thread(target=self._follow, args=(running,), name="dashboard-runs", daemon=True).start()
         seen = running.observe(0, impairments=True)
         self._links_down = frozenset(one["link"] for one in seen["impairments"] if one["down"])
-        since, before, wrong, read_s = seen["next"], _counters(seen), None, time.monotonic()
-        witness = Witness()
-        self.hidden = running.mystery()
-        if self.hidden["open"]:
-            self.publish(mystery(self.hidden))
-        while not self._over.is_set():
-            if seen["impairments"] is not None and seen["impairments"] != wrong:
-                wrong = seen["impairments"]
-                self.publish({"event": "impairments", "links": wrong})
-            self._over.wait(INTERVAL_S)
-            read = self._changed.is_set() or bool(seen["events"]) or time.monotonic() - read_s >= IMPAIRMENTS_S
-            if read:
+        since, before, witness = seen["next"], _counters(seen), Witness()
+        gone = threading.Event()
+        threading.Thread(
+            target=self._watch_wrong, args=(running, seen["impairments"], gone), name="dashboard-wrong", daemon=True
+        ).start()
+        try:
+            due_s = time.monotonic() + INTERVAL_S
+            while not self._over.wait(max(0.0, due_s - time.monotonic())):
+                due_s = max(due_s + INTERVAL_S, time.monotonic())
+                seen = running.observe(since)
+                since = seen["next"]
+                after = _counters(seen)
+                self.publish(loads(before, after))
+                before = after
+                for event in seen["events"]:
+                    self._changed.set()
+                    self._take_event(event, witness)
+        finally:
+            gone.set()
+            self._changed.set()
+
+    def _take_event(self, event: dict[str, Any], witness: Witness) -> None:
+        self.publish({"event": "controller", "what": event})
+        if event["event"] == "repaired":
+            self._links_down = frozenset(event["links_down"])
+        for timeline in witness.take(event):
+            if not self._is_own(event["t_s"]):
+                self.publish(timeline)
+
+    def _watch_wrong(self, running: RunningFabric, wrong: list[dict[str, Any]], gone: threading.Event) -> None:
+        """Show what is wrong with the links whenever it changes. A large fabric takes seconds to tell: loads go on."""
+        self.publish({"event": "impairments", "links": wrong})
+        self.hidden = {"open": False}
+        with suppress(RailbedError):
+            while not gone.is_set():
                 self._changed.clear()
-                read_s = time.monotonic()
                 hidden = running.mystery()
                 if hidden != self.hidden:
                     self.hidden = hidden
                     self.publish(mystery(hidden))
-            seen = running.observe(since, impairments=read)
-            since = seen["next"]
-            after = _counters(seen)
-            self.publish(loads(before, after))
-            before = after
-            for event in seen["events"]:
-                self.publish({"event": "controller", "what": event})
-                if event["event"] == "repaired":
-                    self._links_down = frozenset(event["links_down"])
-                for timeline in witness.take(event):
-                    if not self._is_own(event["t_s"]):
-                        self.publish(timeline)
+                found = running.impairments()
+                if found != wrong:
+                    wrong = found
+                    self.publish({"event": "impairments", "links": wrong})
+                self._changed.wait(IMPAIRMENTS_S)
 
     def _is_expected(self, start: dict[str, Any]) -> Schedule | None:
         """The schedule of a run that begins, if it is the one that is waited for."""

@@ -72,8 +72,8 @@ class StoredRunStory:
             frames = [k * step_s for k in range(1, int(self.length_s / step_s) + 1)] if step_s else []
             if self.length_s > (frames[-1] if frames else 0.0):
                 frames.append(self.length_s)
-            yield from self._loads(frames)
             yield from self._progress(frames)
+            yield from self._loads(frames)
             yield from self._broken()
             yield from self._timelines()
         yield self.length_s, self._of(finished(self.run.outcome.collective, self.run.outcome))

@@ -82,7 +82,7 @@ export class Board {
     this.thinner = message.summary ? 0.45 : message.gpu_ids.length > 32 ? 0.6 : 1;
     const elements = [
       ...message.nodes.map((node) => ({
-        data: { ...node, parent: node.box || undefined, tint: railColour(node.rail), wide: 12 * node.label.length + 22, label: node.gpus ? `d${node.label}` : node.label },
+        data: { ...node, parent: node.box || undefined, tint: railColour(node.rail), wide: node.width || 12 * node.label.length + 22, label: node.gpus ? `d${node.label}` : node.label },
         position: { x: node.x, y: node.y },
         grabbable: false,
       })),

@@ -6,6 +6,7 @@ import io
 import json
 import tempfile
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,15 @@ def test_a_drawing_for_half_a_page_is_narrower_and_has_the_same_parts(
 
     assert span(narrow) <= span(wide)
     assert domains < 4 or span(narrow) < span(wide)
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_switches_of_a_tier_do_not_overlap(narrow: bool) -> None:
+    fabric = build(FabricSpec(FabricKind.SPINE_LEAF, 16, 1, spines=8, domains_per_leaf=8))
+    for kind in ("leaf", "spine"):
+        row = [node for node in draw(fabric, default_scale(fabric), narrow).nodes if node.kind == kind]
+        assert len(row) > 1
+        assert all(right.x - left.x > (left.width + right.width) / 2 for left, right in pairwise(row))
 
 
 def test_the_shaping_that_is_told_is_that_of_the_links() -> None:
