@@ -11,18 +11,32 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
+from controller.diagnosis.telemetry import Connection
+from controller.diagnosis.verdict import (
+    Cell,
+    Component,
+    ComponentKind,
+    Diagnosis,
+    Evidence,
+    Finding,
+    Pattern,
+    Syndrome,
+    Verdict,
+)
+from controller.diagnosis.watch import Alarm
 from experiments.figures.board import fabric_figure
 from experiments.figures.completion import completion_figure
+from experiments.figures.delays import delay_figure
 from experiments.figures.heat import heat_figure
 from experiments.figures.matrix import matrix_figure
 from experiments.figures.outages import outage_figure
 from experiments.figures.prediction import prediction_figure
 from experiments.figures.style import figure_bytes
 from experiments.figures.throughput import throughput_figure
-from experiments.report import FabricView, Picture, Report, RunView, render
+from experiments.report import DiagnosisView, FabricView, Picture, Report, RunView, render
 from tests.experiments.cases import made, small
 from topologies.builders import build, preset_spec
-from topologies.model import FabricKind, SwitchKind
+from topologies.model import FabricKind, FabricSpec, SwitchKind
 from topologies.scale import Scale
 from workloads.records import LinkSeries
 
@@ -181,11 +195,13 @@ def test_the_report_is_one_file_that_escapes_what_it_is_given() -> None:
     shown = tuple(RunView(outcome, run.fabric, drawn, drawn)
                   for (run, _, _), outcome in zip(runs, outcomes, strict=True) if outcome.outages)  # fmt: skip
     report = Report(scenario, "interrupted", 9, tuple(outcomes), views, drawn, drawn, drawn, (drawn,), (drawn,), shown,
+                    (DiagnosisView(outcomes[0], drawn, ((1.5, "communication slow: link <a>", "why"),)),),
                     {"command": ["railbed", "x y"], "seed": 3})  # fmt: skip
     text = render(report)
     assert "A &lt;small&gt; &amp; quick one" in text
     assert "<b>escaping</b>" not in text
     assert "CPU at &lt;100 %&gt;" in text
+    assert "After 1.50 s: <strong>communication slow: link &lt;a&gt;</strong>. why." in text
     assert "Unfaithful: all-reduce on rail-only" in text
     assert "This result is interrupted: 8 of 9 runs are in it." in text
     assert "123 ms" in text
@@ -194,6 +210,35 @@ def test_the_report_is_one_file_that_escapes_what_it_is_given() -> None:
     assert "http" not in text
     for needed in ("400 Gbit/s", "20 Mbit/s", "bytes while down", "How to run it again", "Provenance", "Slowdown"):
         assert needed in text
+
+
+def test_the_delay_matrix_shows_cells_verdicts_and_what_was_told() -> None:
+    fabric = build(FabricSpec(FabricKind.RAIL_ONLY, 2, 2))
+    cells = {
+        Connection(src, dst): Cell(src, dst, 0, 1, 1.0, 3.0 if src == 1 else 1.0, None, 0.0, 1, (src, dst) == (0, 3))
+        for src in range(4) for dst in range(4) if src != dst
+    }  # fmt: skip
+    told = Verdict(
+        Syndrome.COMMUNICATION_SLOW, Component(ComponentKind.SENDER, "d0r1"), Pattern.ROW,
+        Evidence("why", (0.0, 1.0), {}, {}, ((1, 0), (1, 2), (1, 3))),
+    )  # fmt: skip
+    rank = Verdict(
+        Syndrome.NON_COMMUNICATION_HANG, Component(ComponentKind.RANK, "d1r1"), Pattern.RANK,
+        Evidence("why", (0.0, 1.0), {}, {}),
+    )  # fmt: skip
+    found = Diagnosis(Finding.FAULT, (0.0, 1.0), (told, rank), cells)
+    figure = delay_figure(fabric, found, [Alarm(1.0, told, found), Alarm(2.0, rank, found)], "who waits")
+    assert_nothing_is_cut(figure)
+    shades = figure.axes[0].images[0].get_array()
+    assert shades[1, 0] == 3.0
+    assert shades[0, 1] == 1.0
+    assert np.ma.is_masked(shades[2, 2])
+    assert figure.axes[0].images[1].get_array().count() == 1, "one connection hangs"
+    assert len(figure.axes[0].patches) == 3
+    assert len(figure.axes[0].lines) == 1
+    words = " ".join(text for text, _ in drawn(figure)[0])
+    assert "after 1.0 s: communication slow: sender d0r1" in words
+    assert "after 2.0 s: non-communication hang: rank d1r1" in words
 
 
 @pytest.mark.parametrize(("ranks", "rails"), [(16, 4), (256, 8), (1000, 8), (4096, 256), (9, 9)])
