@@ -34,6 +34,7 @@ COMMANDS = {
     "down": "Take fabrics down and remove everything that is theirs.",
     "status": "The fabrics that are up, and how they are.",
     "dashboard": "The live page of a running fabric, or of a recording.",
+    "watch": "Loads, failures and events of a running fabric, on a terminal.",
     "shell": "A console on a running fabric.",
     "exec": "A real program on every GPU of a running fabric.",
     "fail": "Take a link, a GPU or a switch of a running fabric down.",
