@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import (
@@ -93,6 +94,11 @@ def parse_duration_s(value: object) -> float:
     raise ValueError(f"{expected}, found {value!r}")
 
 
+def duration_of(duration_s: float) -> str:
+    """The text of a duration, never with an exponent; :func:`parse_duration_s` gives back exactly the same number."""
+    return f"{Decimal(repr(duration_s)):f}s"
+
+
 def parse_share(value: object) -> float:
     """A share as a number, or as a text like ``25%``; raises ValueError for anything else."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -140,7 +146,7 @@ When = Annotated[
 Duration = Annotated[
     float,
     BeforeValidator(parse_duration_s),
-    PlainSerializer(lambda seconds: f"{seconds!r}s", return_type=str),
+    PlainSerializer(duration_of, return_type=str),
     _text_schema(r"^\s*\d+(\.\d+)?\s*(s|ms|us|min)\s*$"),
 ]
 """Emulated seconds, written with their unit."""

@@ -7,6 +7,7 @@ from cli.main import main
 from experiments.errors import ScenarioError
 from experiments.plan import plan
 from experiments.scenario import Scenario, parse_scenario, parse_setting
+from experiments.scenario.fields import duration_of, parse_duration_s
 from experiments.scenario.schema import PUBLISHED, schema_text
 from workloads.failures import FailureKind, LinkFailure
 from workloads.schedule import Schedule
@@ -19,6 +20,13 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 def failures(*sections: str) -> tuple[LinkFailure, ...]:
     text = FABRIC + RAILS + "failures:\n" + "".join(f"  - {{{section}}}\n" for section in sections)
     return plan(parse_scenario(text))[-1].failures
+
+
+@pytest.mark.parametrize("text", ["0.05ms", "3us", "20ms", "2.5s", "0.1s", "1000000min"])
+def test_a_duration_is_written_so_that_it_can_be_read_again(text: str) -> None:
+    duration_s = parse_duration_s(text)
+    assert "e" not in duration_of(duration_s)
+    assert parse_duration_s(duration_of(duration_s)) == duration_s
 
 
 def test_every_kind_of_failure() -> None:
