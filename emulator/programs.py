@@ -39,11 +39,12 @@ class Launch:
 
 @dataclass(frozen=True)
 class RankExit:
-    """How one rank ended: its exit code as a shell has it, and seconds since the start."""
+    """How one rank ended: its exit code as a shell has it, seconds since the start, and the GPU that it ran on."""
 
     rank: int
     code: int
     after_s: float
+    gpu_id: str
 
 
 @dataclass
@@ -98,13 +99,16 @@ class ProgramGroup:
 
     def __init__(self, places: Places, launches: Sequence[Launch], socket_path: Path, sink: Sink) -> None:
         self.ending = Ending()
+        self.asked_after: int | None = None
+        """How many ranks had ended by themselves when the others were asked to end; None before that."""
         self._ended = False
         self._launches = launches
         self._sink = sink
         self._partial: dict[int, bytes] = {}
         self._sources: dict[int, tuple[int, bool]] = {}
         self._selector = selectors.DefaultSelector()
-        self._started_s = time.monotonic()
+        self.started_s = time.monotonic()
+        """Of the monotonic clock."""
         reports, self._reports_in = os.pipe()
         orders_out, self._orders = os.pipe()
         programs = []
@@ -182,6 +186,7 @@ class ProgramGroup:
 
     def ask_to_end(self, number: int) -> None:
         """Send a signal to all programs and give them a moment to end by themselves."""
+        self.asked_after = len(self.ending.exits) if self.asked_after is None else self.asked_after
         with suppress(OSError):
             os.write(self._orders, bytes([number]))
         deadline = time.monotonic() + GRACE_S
@@ -222,7 +227,8 @@ class ProgramGroup:
         *lines, self._report_text = (self._report_text + data).split(b"\n")
         for line in lines:
             report = json.loads(line)
-            self.ending.exits.append(RankExit(report["rank"], report["code"], time.monotonic() - self._started_s))
+            rank, after_s = report["rank"], time.monotonic() - self.started_s
+            self.ending.exits.append(RankExit(rank, report["code"], after_s, self._launches[rank].gpu_id))
 
     def _pass_on(self, source: int, data: bytes) -> None:
         rank, is_error = self._sources[source]

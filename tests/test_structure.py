@@ -17,8 +17,8 @@ PACKAGES = ("topologies", "workloads", "controller", "emulator", "simulator", "e
 
 # Import names that differ from the name of the distribution that brings them.
 DISTRIBUTIONS = {"yaml": "pyyaml", "os_ken": "os-ken"}
-# Not from the registry: the system's Mininet, and what only the environment for Ryu has.
-FROM_ELSEWHERE = {"mininet", "ryu", "eventlet"}
+# Not from the registry: the system's Mininet and PyTorch, and what only the environment for Ryu has.
+FROM_ELSEWHERE = {"mininet", "torch", "ryu", "eventlet"}
 
 
 def sources(*folders: str) -> list[Path]:

@@ -145,7 +145,7 @@ def test_two_programs_cannot_have_one_fabric(rails):
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        (["--nproc", "5", "true"], "--nproc 5 is more than the 4 GPUs of fabric 'exrail'"),
+        (["--nproc", "5", "true"], "--nproc 5 is more than the 4 GPUs of fabric 'exrail' allow"),
         (["--", "no-such-program"], "there is no program 'no-such-program' that can be started here"),
         ([], "Missing argument"),
         (["--output", "/proc/nothing", "true"], "cannot be written"),

@@ -1,0 +1,1 @@
+"""What runs inside a PyTorch job under `railbed exec --telemetry`: a folder for its ``PYTHONPATH``."""
