@@ -22,7 +22,7 @@ SWITCH = {FabricKind.RAIL_ONLY: "rail0", FabricKind.RAIL_OPTIMIZED: "leaf0"}
 """The switch that goes down: that of rail 0."""
 
 MODEL = "gpt3-175b"
-PLAN = Plan(tp=8, pp=8, dp=64, sequence_parallel=True)
+PLAN = Plan(tp=8, pp=8, dp=8, sequence_parallel=True)
 SLOWER = {
     FabricKind.RAIL_ONLY: Expected(46.2, 46.2, Mark.SECONDARY, 0.05),
     FabricKind.RAIL_OPTIMIZED: Expected(46.9, 46.9, Mark.SECONDARY, 0.05),
