@@ -35,37 +35,55 @@ def ping(running: Any, count: int, interval_s: float) -> dict[str, float]:
     return result
 
 
+class Found(dict[str, Any]):
+    """What was found so far; each value is shown as it comes, for whoever watches the console."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, value)
+        print(f"{name}: {value}", flush=True)
+
+
 def main() -> None:
+    found = Found(kernel=os.uname().release)
     began_s = time.monotonic()
     running = manager.up(FabricSpec(FabricKind.RAIL_ONLY, 2, 2), name=NAME)
-    found: dict[str, Any] = {"kernel": os.uname().release, "up_s": time.monotonic() - began_s}
     try:
+        found["up_s"] = time.monotonic() - began_s
         found["datapath"] = running.status()["datapath"]
-        found["plain"] = ping(running, 20, 0.1)
-        running.delay(NIC, DELAY_MS)
-        found["delay"] = ping(running, 20, 0.2)
-        running.delay(NIC, DELAY_MS, JITTER_MS)
-        found["jitter"] = ping(running, 100, 0.1)
-        found["read_back"] = running.impairment(NIC)
-        running.delay(NIC, 0.0)
-        running.lose(NIC, LOSS_SHARE)
-        found["loss"] = ping(running, PINGS, 0.02)
-        running.lose(NIC, 0.0)
-        found["after"] = ping(running, 50, 0.02)
-        found["impaired_at_the_end"] = running.impairments()
-
-        found["path_healthy"] = running.path(*PAIR)
-        found["repair"] = running.measure_repair(NIC, *PAIR)
-        running.fail(NIC)
-        found["path_failed"] = running.path(*PAIR)
-        found["reach_failed"] = running.reach_all()
-        running.restore(NIC)
+        measure_impairments(running, found)
+        measure_failure(running, found)
         found["rates_mbps"] = running.steady([PAIR, ("d0r1", "d1r1")], 5.0)["rates_mbps"]
     finally:
         began_s = time.monotonic()
         manager.down(NAME)
         found["down_s"] = time.monotonic() - began_s
     print(json.dumps(found))
+
+
+def measure_impairments(running: Any, found: Found) -> None:
+    """Delay, jitter and loss of a NIC link, each set and taken away again."""
+    found["plain"] = ping(running, 20, 0.1)
+    running.delay(NIC, DELAY_MS)
+    found["delay"] = ping(running, 20, 0.2)
+    running.delay(NIC, DELAY_MS, JITTER_MS)
+    found["jitter"] = ping(running, 100, 0.1)
+    found["read_back"] = running.impairment(NIC)
+    running.delay(NIC, 0.0)
+    running.lose(NIC, LOSS_SHARE)
+    found["loss"] = ping(running, PINGS, 0.02)
+    running.lose(NIC, 0.0)
+    found["after"] = ping(running, 50, 0.02)
+    found["impaired_at_the_end"] = running.impairments()
+
+
+def measure_failure(running: Any, found: Found) -> None:
+    """How long traffic was interrupted when that link failed, and where it went then."""
+    found["repair"] = running.measure_repair(NIC, *PAIR)
+    found["path_healthy"] = running.path(*PAIR)
+    running.fail(NIC)
+    found["path_failed"] = running.path(*PAIR)
+    found["reach_failed"] = running.reach_all()
+    running.restore(NIC)
 
 
 if __name__ == "__main__":
