@@ -78,7 +78,7 @@ def missing_programs() -> list[str]:
 
 
 def image(cache: Path) -> Image:
-    """The image from ``cache``, made first (5 minutes on two cores) if it is not there or was made from other parts."""
+    """The image from ``cache``, made first (12 minutes on two busy cores) if it is not there or was made from other parts."""
     taken_over = handover(SUITE)
     folder = cache / f"{SUITE}-{_recipe(taken_over)}"
     if not folder.exists():
@@ -105,7 +105,7 @@ def _build(folder: Path, taken_over: Handover) -> None:
     )
     taken_over.write(root)
     with (root / "etc/pip.conf").open("a") as pip:
-        # In software emulation compiling modules that nobody will import takes half of an installation.
+        # In software emulation compiling modules that nobody will import takes long.
         pip.write("no-compile = no\n")  # pip's way to say yes
     for name, text in _FILES.items():
         (root / name.lstrip("/")).write_text(text)

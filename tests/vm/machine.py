@@ -24,10 +24,10 @@ from tests.vm.image import USER, Image
 CORES = 2
 MEMORY_MB = 4096
 PROBE_S = 20.0
-"""A kernel says its first words on KVM within a second; where /dev/kvm is there but hangs, it never does."""
+"""Where /dev/kvm is there but does not work, a kernel may never say its first words."""
 
 BOOT_S = 900.0
-"""Software emulation takes about a minute on an idle machine."""
+"""Software emulation took 42 s on two cores that were not idle, and far longer on busy ones."""
 
 MEASURE_S = 3600.0
 INIT = "/railbed/tests/vm/measure-init"
