@@ -78,7 +78,7 @@ def missing_programs() -> list[str]:
 
 
 def image(cache: Path) -> Image:
-    """The image from ``cache``, made first (12 minutes on two busy cores) if it is not there or was made from other parts."""
+    """The image from ``cache``, made first (12 minutes on two busy cores) if it is missing or of other parts."""
     taken_over = handover(SUITE)
     folder = cache / f"{SUITE}-{_recipe(taken_over)}"
     if not folder.exists():
