@@ -29,7 +29,10 @@ $railbed fail d0r0-rail0 --name fresh
 $railbed why d0r0 d1r1 --name fresh
 $railbed down fresh
 """
-"""A small fabric, a failure and its detour; every command of it must succeed."""
+"""A small fabric, a failure and its detour; every command of it must succeed.
+
+It needs the machine's first network namespace, where alone the kernel lets sockets' buffers and TCP cubic be set.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -107,9 +110,9 @@ def test_a_fresh_machine_from_the_first_call_to_uninstall(machine: Machine) -> N
     ran = machine.run("./railbed", "run", "failure-nic", "--backend", "simulator", "--check")
     assert ran.returncode == 0, ran.stdout
 
-    doctor = machine.run("./railbed", "doctor", root=True, network=False)
+    doctor = machine.run("./railbed", "doctor", root=True)
     assert doctor.returncode == 0, doctor.stdout
-    live = machine.run("sh", "-c", FABRIC, root=True, network=False)
+    live = machine.run("sh", "-c", FABRIC, root=True)
     assert live.returncode == 0, live.stdout
     assert "a detour, because d0r0-rail0 is down" in live.stdout
 
@@ -141,7 +144,7 @@ def test_a_machine_with_an_open_vswitch_of_its_own_keeps_it(debian: Machine) -> 
     ovs-ofctl --no-stats dump-flows theirs >>/tmp/after
     cmp /tmp/before /tmp/after
     """
-    done = debian.run("sh", "-c", script, root=True, network=False)
+    done = debian.run("sh", "-c", script, root=True)
     assert done.returncode == 0, done.stdout
 
 
@@ -166,7 +169,7 @@ END
     kill -0 $theirs
     kill $theirs
     """
-    done = debian.run("sh", "-c", script, root=True, network=False)
+    done = debian.run("sh", "-c", script, root=True)
     assert done.returncode == 0, done.stdout
     assert "taken outside our namespaces: 6633 by python3" in done.stdout
     assert "somebody called" not in done.stdout
@@ -186,7 +189,7 @@ def test_a_machine_with_a_mininet_of_its_own_uses_it(debian: Machine) -> None:
     assert moved.returncode == 0, moved.stdout
     again = debian.run("sudo", "./railbed", "setup")
     assert again.stdout.splitlines()[-1] == "installed: .venv"
-    live = debian.run("sh", "-c", FABRIC, root=True, network=False)
+    live = debian.run("sh", "-c", FABRIC, root=True)
     assert live.returncode == 0, live.stdout
     assert gone(debian, "/usr/bin/mnexec")
 

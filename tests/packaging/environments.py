@@ -94,7 +94,7 @@ def installed_environment(folder: Path, python: Path, requirement: str) -> Path:
     return folder / "bin" / "railbed"
 
 
-def run(*words: str | Path, cwd: Path | None = None, timeout_s: float = 120, **variables: str) -> str:
+def run(*words: str | Path, cwd: Path | None = None, timeout_s: float = 900, **variables: str) -> str:
     """The output of a command that must succeed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
