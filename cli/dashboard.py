@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from cli.fabrics import name_option, need_root, running_fabric
 from cli.results_table import results_option
@@ -85,7 +86,8 @@ def command(
     address = (url or f"http://{shown_host}:{port}").rstrip("/") + "/" + (f"?token={token}" if token else "")
 
     if replay is not None:
-        if name is not None or beside is not None or record is not None:
+        named = click.get_current_context().get_parameter_source("name") is ParameterSource.COMMANDLINE
+        if named or beside is not None or record is not None:  # a name from the environment is for other commands
             raise click.UsageError("--replay shows a recording: it goes without --name, --beside and --record")
         source = ReplaySource(_replayed(replay, labels, results_root), check_speed(speed))
         serve(application(source, access, lambda _message: None), host, port, lambda: _say(address))
@@ -115,7 +117,7 @@ def _replayed(what: str, labels: Sequence[str], results_root: Path) -> list[Show
     from dashboard.stored_result import shown_of
     from experiments.stored import find_result, read_any
 
-    if Path(what).is_file():
+    if Path(what).is_file() or Path(what).suffix == ".jsonl":
         if labels:
             raise click.UsageError("--fabric chooses among the fabrics of a result; a recording is shown as it is")
         return read_recording(Path(what))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cli.main import run_words
 from dashboard.recording import Recorder
 from tests.dashboard.browser import served
 
@@ -58,3 +59,31 @@ def test_a_page_with_a_token(recording: Path) -> None:
         assert ask(address, "GET", "/events?token=wrong")[0] == 403
         assert ask(address, "GET", f"/?token={TOKEN}")[0] == 200
         assert ask(address, "POST", "/replay", '{"speed":2}', x_railbed="1", content_type="application/json")[0] == 403
+
+
+def test_a_fabric_named_by_the_environment_is_no_part_of_a_replay(
+    recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAILBED_FABRIC", "elsewhere")
+    with served("--replay", str(recording)) as address:
+        assert ask(address, "GET", "/")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--replay", "nosuch.jsonl"], "nosuch.jsonl cannot be read as a recording"),
+        (["--replay", "nosuch"], "there is no result 'nosuch'"),
+        (["--replay", "x", "--name", "y"], "without --name"),
+        (["--beside", "b"], "name the first one with --name"),
+        (["--name", "b", "--beside", "b"], "beside itself"),
+        (["--fabric", "x"], "what --replay shows"),
+    ],
+)
+def test_wrong_use_is_told_in_one_sentence(
+    words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("RAILBED_FABRIC", raising=False)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert run_words(["dashboard", *words]) == 2
+    assert said in capsys.readouterr().err
