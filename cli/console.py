@@ -16,6 +16,7 @@ from mininet.cli import CLI
 from mininet.log import OUTPUT, lg
 
 from cli.console_record import ConsoleRecording
+from cli.console_run import names_a_workload, run_workload, workloads_of
 from cli.console_words import EXAMPLES, completions, without_comment, without_input, words_of
 from cli.errors import ConsoleError
 from cli.impairing import impairment_words
@@ -70,6 +71,7 @@ class Console(CLI):  # type: ignore[misc]
         self.code = 0
         self.ended = False
         self._scenarios = scenarios
+        self._runnable: list[str] | None = None
         self._recording = ConsoleRecording(running)
         self._verbs = [verb for verb in EXAMPLES if verb in COMMANDS]
         lg.handlers, lg.level = [_Printed()], logging.ERROR  # of nodes that are only being described
@@ -169,7 +171,12 @@ class Console(CLI):  # type: ignore[misc]
     def _railbed(self, verb: str, rest: str) -> int:
         """Run a command of Railbed on this fabric; its exit code."""
         words = words_of(rest)
-        named = "--name" in self._options(verb) and not any(word.split("=")[0] == "--name" for word in words)
+        if verb == "run" and len(words) == 1 and names_a_workload(words[0]):
+            return run_workload(self.running, words[0])
+        # A stored result is diagnosed without a fabric.
+        of_a_result = verb == "diagnose" and bool(words) and not words[0].startswith("-")
+        has_name = of_a_result or any(word.split("=")[0] == "--name" for word in words)
+        named = "--name" in self._options(verb) and not has_name
         return run_words([verb, *(["--name", self.running.name] if named else []), *words])
 
     def _options(self, verb: str) -> list[str]:
@@ -344,6 +351,12 @@ class Console(CLI):  # type: ignore[misc]
         names = (name[3:] for name in self.get_names() if name.startswith("do_"))
         return sorted(name for name in set(names) if name != "EOF" and name not in _REPLACED)
 
+    def _runs(self) -> list[str]:
+        """What ``run`` takes: scenarios, and workloads that fit this fabric, which are looked for once."""
+        if self._runnable is None:
+            self._runnable = [*self._scenarios(), *workloads_of(self.fabric)]
+        return self._runnable
+
     def completenames(self, text: str, *_ignored: Any) -> list[str]:
         """Commands and nodes for the first word."""
         known = {*self._verbs, *self._mininets(), *self.mn}
@@ -357,4 +370,4 @@ class Console(CLI):  # type: ignore[misc]
         """Ids, options and names for the other words."""
         verb = line.split()[0]
         options = self._options(verb) if verb in self._verbs else []
-        return completions(self.fabric, verb, text, options, self._scenarios() if verb == "run" else ())
+        return completions(self.fabric, verb, text, options, self._runs() if verb == "run" else ())

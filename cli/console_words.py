@@ -28,7 +28,7 @@ EXAMPLES = {
     "mystery": "mystery --seed 7",
     "solve": "solve d0r1-rail1",
     "exec": "exec --nproc 2 -- ping -c 1 d1r1",
-    "run": "run failure-nic --backend emulator",
+    "run": "run first-light/all-reduce",
     "experiments": "experiments failure-nic",
 }
 """Commands of Railbed that are verbs of a console too, each with an example."""

@@ -132,11 +132,14 @@ class WorkloadRunner:
 
 
 def _planned(stage: Stage, running: RunningFabric, schedule: Schedule) -> _Planned:
+    return _Planned(stage, running, schedule, predicted(running, schedule))
+
+
+def predicted(running: RunningFabric, schedule: Schedule) -> RunRecord:
+    """What the fluid model says about a schedule on a running fabric while nothing is wrong with it."""
     fabric = running.fabric
-    predicted = simulate(
-        fabric, schedule, controller_router(fabric, running.policy()), scale=running.scale, seed=schedule.seed
-    )
-    return _Planned(stage, running, schedule, predicted)
+    router = controller_router(fabric, running.policy())
+    return simulate(fabric, schedule, router, scale=running.scale, seed=schedule.seed)
 
 
 def finished(workload: str, outcome: Outcome, stopped: bool = False) -> dict[str, Any]:

@@ -62,11 +62,14 @@ def console(commands: list[list[str]]) -> Iterator[Console]:
 
 def test_verbs_run_railbeds_commands_on_this_fabric(console: Console, commands: list[list[str]]) -> None:
     console.script(iter(["fail leaf0-spine1#2", "path d0r0 d1r1 --probes 2 # look", "status", "why a b --name other"]))
+    console.script(iter(["diagnose --seconds 3", "diagnose latest"]))
     assert commands == [
         ["fail", "--name", "lab", "leaf0-spine1#2"],
         ["path", "--name", "lab", "d0r0", "d1r1", "--probes", "2"],
         ["status"],
         ["why", "a", "b", "--name", "other"],
+        ["diagnose", "--name", "lab", "--seconds", "3"],
+        ["diagnose", "latest"],
     ]
     assert console.code == 0
 
@@ -157,7 +160,32 @@ def test_completion_knows_verbs_nodes_ids_and_options(console: Console) -> None:
     assert "xterm " not in console.completenames("")
     assert console.completedefault("d0r0-l", "fail d0r0-l", 5, 11) == ["d0r0-leaf0 "]
     assert console.completedefault("--dir", "blackhole d0r0-leaf0 --dir", 21, 26) == ["--direction "]
-    assert console.completedefault("fail", "run fail", 4, 8) == ["failure-nic "]
+    assert console.completedefault("failure-nic", "run failure-nic", 4, 15) == [
+        "failure-nic ", "failure-nic/all-reduce-per-rail "
+    ]  # fmt: skip
+    assert console.completedefault("first-light/all-t", "run first-light/all-t", 4, 21) == ["first-light/all-to-all "]
+
+
+def test_a_workload_of_the_catalogue_runs_on_this_fabric(
+    console: Console, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def run_workload(_running: Any, name: str) -> int:
+        asked.append(name)
+        return 1
+
+    monkeypatch.setattr(console_module, "run_workload", run_workload)
+    console.script(iter(["run first-light/all-reduce", "run failure-nic", "run ./mine/a.yaml"]))
+    assert asked == ["first-light/all-reduce"]
+    assert commands == [["run", "failure-nic"], ["run", "./mine/a.yaml"]]
+    assert console.code == 1
+
+
+def test_a_workload_that_does_not_fit_is_said(console: Console, capsys: pytest.CaptureFixture[str]) -> None:
+    console.onecmd("run first-light/all-reduced")
+    assert "did you mean 'first-light/all-reduce'?" in capsys.readouterr().err
+    assert console.code == 2
 
 
 def test_sources_and_leaving(console: Console, commands: list[list[str]], tmp_path: Any) -> None:
