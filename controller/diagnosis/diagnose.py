@@ -117,8 +117,9 @@ def _slow(
     ]
     rates = {one: 1 / delay for one in (*hot, *sound) if (delay := cells[one].delay_s_per_mb)}
     verdicts = []
-    for located in locate(hot, sound, network, limits, rates, cells):
-        if sum(cells[one].slow_messages for one in located.explains) < limits.slow_messages:
+    found = locate(hot, sound, network, limits, rates, cells)
+    for located in found:
+        if not _lasts([cells[one] for one in located.explains], len(found) == 1, limits):
             continue
         ratios = [cells[one].ratio or 0.0 for one in located.explains]
         explained = [share for one in located.explains if (share := cells[one].explained) is not None]
@@ -136,6 +137,17 @@ def _slow(
             text += f", of which the load of the links explains {measured['median_explained_share']:.0%}"
         verdicts.append(_verdict(Syndrome.COMMUNICATION_SLOW, located, window, text, measured, thresholds, None))
     return verdicts
+
+
+def _lasts(cells: Sequence[Cell], is_only_one: bool, limits: Thresholds) -> bool:
+    """Whether slow connections are more than a hiccup of the machine: in two operations, or in one beyond doubt."""
+    if sum(cell.slow_messages for cell in cells) < limits.slow_messages:
+        return False
+    if len({operation for cell in cells for operation in cell.slow_operations}) >= limits.slow_operations:
+        return True
+    explained = statistics.median(1.0 if cell.explained is None else cell.explained for cell in cells)
+    lost_s = statistics.median(cell.lost_s for cell in cells)
+    return is_only_one and explained < limits.sure_explained and lost_s >= limits.sure_lost_s
 
 
 def _unlocated_hang(window: Window, cells: Mapping[Connection, Cell], limits: Thresholds) -> list[Verdict]:

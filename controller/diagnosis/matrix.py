@@ -32,6 +32,7 @@ class _Seen:
     """A message as far as it went: it lasted from ``start_s`` to ``end_s``, or until now."""
 
     connection: Connection
+    operation: tuple[str, int]
     start_s: float
     end_s: float
     carried_bytes: float
@@ -127,7 +128,9 @@ def _seen(one: Message, connection: Connection, now_s: float) -> _Seen:
     end_s = now_s if one.end_s is None else one.end_s
     carried = one.received_bytes if one.end_s is None else one.size_bytes
     delay = (end_s - one.start_s) / one.size_bytes * 1e6
-    return _Seen(connection, one.start_s, end_s, carried, delay, one.end_s is not None)
+    return _Seen(
+        connection, (one.communicator, one.sequence), one.start_s, end_s, carried, delay, one.end_s is not None
+    )
 
 
 def _class_of(connection: Connection, messages: Sequence[_Seen], network: Network | None) -> tuple[object, ...]:
@@ -175,10 +178,12 @@ def _judged(
         newest, cell = told[-1], cells[member]
         ratio = newest.delay_s_per_mb / kind.usual_s_per_mb if kind.usual_s_per_mb else 1.0
         explained = shares[newest] / usual_share if newest in shares else None
-        count = 0 if cell.is_hung else sum(1 for _ in takewhile(slow.__contains__, reversed(told)))
+        running = [] if cell.is_hung else list(takewhile(slow.__contains__, reversed(told)))
+        usual_s = kind.usual_s_per_mb * (newest.end_s - newest.start_s) / max(newest.delay_s_per_mb, 1e-12)
         judged[member] = Cell(
-            *member, cell.messages, newest.delay_s_per_mb, ratio, explained, cell.stalled_s, count, cell.is_hung,
+            *member, cell.messages, newest.delay_s_per_mb, ratio, explained, cell.stalled_s, len(running), cell.is_hung,
             newest.start_s, newest.end_s,
+            newest.end_s - newest.start_s - usual_s, tuple(dict.fromkeys(one.operation for one in running)),
         )  # fmt: skip
     return judged
 

@@ -16,11 +16,13 @@ class Thresholds:
     at least ``least_spread``) below it. Where the load usually explains less than ``least_usual``, something else than
     links rules the rate of the class, and a slow message takes ``far_ratio`` times the median; where nothing is known
     of the load, ``slow_ratio`` times; in both cases it is ``sigmas`` (of at least ``least_spread`` of the median) above
-    it. ``slow_messages``: a fault shows in so many of them. ``slow_gap`` and ``least_gap_share``: a rank computes
-    slowly whose computing takes so many times that of the median rank, and longer by this share of the time between two
-    operations. ``peers``: the rules of the matrix need so many peers of a rank. ``least_cells``: so many connections,
-    or ranks, are compared. ``window_s``: how far it looks back. ``confirmations``: in so many looks running, each
-    ``every_s`` after the other, a finding is the same before it is told; as long as it grows, ``patience`` looks.
+    it. ``slow_messages``: a fault shows in so many of them, of ``slow_operations`` operations at least. One is enough
+    if nothing else is slow, the load explains less than ``sure_explained``, and the messages took ``sure_lost_s``
+    longer than usual (medians). ``slow_gap`` and ``least_gap_share``: a rank computes slowly whose computing takes so
+    many times that of the median rank, and longer by this share of the time between two operations. ``peers``: the
+    rules of the matrix need so many peers of a rank. ``least_cells``: so many connections, or ranks, are compared.
+    ``window_s``: how far it looks back. ``confirmations``: in so many looks running, each ``every_s`` after the other,
+    a finding is the same before it is told; as long as it grows, ``patience`` looks.
     """
 
     hang_s: float = 2.0
@@ -35,6 +37,9 @@ class Thresholds:
     share_sigmas: float = 3.0
     least_usual: float = 0.5
     slow_messages: int = 4
+    sure_explained: float = 0.5
+    sure_lost_s: float = 0.5
+    slow_operations: int = 2
     slow_gap: float = 1.5
     least_gap_share: float = 0.1
     peers: int = 2

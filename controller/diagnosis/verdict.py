@@ -123,7 +123,8 @@ class Cell:
     of connections, ``explained`` the share of its life in which some link on its way was full, over the
     usual share of its class. ``stalled_s`` is how long a message on its way has not moved. ``since_s`` is when the
     newest message began that the delay is of, ``until_s`` when it ended (now, if it has not). ``slow_messages`` is how
-    many of the newest messages running are slow without a reason in the load.
+    many of the newest messages running are slow without a reason in the load, ``slow_operations`` their operations
+    (communicator, sequence number), ``lost_s`` how much longer than usual the newest message took.
     """
 
     src: int
@@ -138,6 +139,8 @@ class Cell:
     is_hung: bool
     since_s: float = 0.0
     until_s: float = 0.0
+    lost_s: float = 0.0
+    slow_operations: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_slow(self) -> bool:

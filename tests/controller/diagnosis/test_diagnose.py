@@ -142,13 +142,18 @@ def window(delay_s=lambda src, dst: 1.0, hung=lambda src, dst: False, absent=(),
 @pytest.mark.parametrize("hangs", [False, True])
 def test_the_rules_of_the_matrix(hot, pattern, component, hangs):
     seen = window(hung=hot) if hangs else window(lambda src, dst: 3.0 if hot(src, dst) else 1.0)
-    limits = replace(DEFAULT, slow_messages=1)
+    limits = replace(DEFAULT, slow_messages=1, slow_operations=1)
     found = diagnose(seen, None, limits)
     verdict = found.verdicts[0]
     assert len(found.verdicts) == 1
     assert (verdict.pattern, (verdict.component.kind, verdict.component.id)) == (pattern, component)
     assert verdict.syndrome is (Syndrome.COMMUNICATION_HANG if hangs else Syndrome.COMMUNICATION_SLOW)
     assert not verdict.is_ambiguous
+
+
+def test_a_hiccup_of_one_operation_is_not_enough():
+    everything = window(lambda src, dst: 3.0 if src in (2, 3) else 1.0)
+    assert diagnose(everything).finding is Finding.HEALTHY, "two parts at once, in one operation"
 
 
 def test_one_slow_message_is_not_enough():
