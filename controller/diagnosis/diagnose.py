@@ -68,7 +68,7 @@ def _hung(
     hot = [connection for connection, cell in cells.items() if cell.is_hung]
     if not hot:
         return []
-    onset_s = window.now_s - max(cells[connection].stalled_s for connection in hot)
+    onset_s = window.now_s - min(cells[connection].stalled_s for connection in hot)  # one may have starved before
     moved = {
         one.connection
         for one in window.messages

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from controller.diagnosis.collector import Collector, LinkCounters
 from controller.diagnosis.diagnose import diagnose
 from controller.diagnosis.network import Network
-from controller.diagnosis.telemetry import Telemetry
+from controller.diagnosis.telemetry import Connection, Telemetry
 from controller.diagnosis.thresholds import DEFAULT, Thresholds
 from controller.diagnosis.verdict import Diagnosis, Syndrome, Verdict
+from topologies.model import Link
 
 Fault = tuple[Syndrome, str]
 """What makes two verdicts the same: the syndrome, and the component's id."""
@@ -30,8 +31,8 @@ class Watch:
 
     While more and more connections of a fault turn hot, it waits a little longer: it may be a part that they share.
 
-    A fault is not new if all its hot connections belonged to one of the same syndrome that was told before, or if it is
-    a link of a switch that was.
+    A fault is not new if all its hot connections belonged to one of the same syndrome that was told before, or if
+    a part that was told of explains them all.
     """
 
     def __init__(
@@ -75,14 +76,32 @@ class Watch:
         for fault in ripe:
             cells = set(by_fault[fault].evidence.cells)
             known = self._told_cells.setdefault(fault[0], set())
-            if fault in self._told or (cells and cells <= known) or self._is_part(fault):
+            if fault in self._told or (cells and cells <= known) or self._is_known(by_fault[fault]):
                 continue
             self._told.add(fault)
             known.update(cells)
             alarms.append(Alarm(now_s, by_fault[fault], found))
         return alarms
 
-    def _is_part(self, fault: Fault) -> bool:
-        syndrome, component_id = fault
-        link = self._network.fabric.link_by_id.get(component_id) if self._network else None
-        return link is not None and any((syndrome, end) in self._told for end in (link.a, link.b))
+    def _is_known(self, verdict: Verdict) -> bool:
+        """Whether a part that was told of explains it: a link of it, or connections that cross it there or back."""
+        if self._network is None or not verdict.syndrome.is_communication:
+            return False
+        links = self._network.fabric.link_by_id
+        told = {component for syndrome, component in self._told if syndrome.is_communication}
+        if verdict.component.id in links and _touches(links[verdict.component.id], told):
+            return True
+        cells = verdict.evidence.cells
+        return bool(cells) and all(
+            any(
+                _touches(links[lane.link_id], told)
+                for ends in ((src, dst), (dst, src))
+                for lane in self._network.lanes(Connection(*ends))
+            )
+            for src, dst in cells
+        )
+
+
+def _touches(link: Link, parts: set[str]) -> bool:
+    """Whether a link, or a switch at its end, is among ``parts``."""
+    return not parts.isdisjoint((link.id, link.a, link.b))
