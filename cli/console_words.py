@@ -22,6 +22,7 @@ EXAMPLES = {
     "path": "path d0r1 d1r1",
     "why": "why d0r1 d1r1",
     "rules": "rules rail1",
+    "drain": "drain d0r1-rail1",
     "capture": "capture d0r1-rail1 --count 20",
     "watch": "watch",
     "diagnose": "diagnose",
@@ -34,7 +35,7 @@ EXAMPLES = {
 """Commands of Railbed that are verbs of a console too, each with an example."""
 
 _LINKS = {"degrade", "blackhole", "flap", "delay", "loss", "capture"}
-_TARGETS = {"fail", "restore", "solve"}
+_TARGETS = {"fail", "restore", "drain", "solve"}
 _COMMENT = re.compile(r"(?:^|\s)#")
 
 

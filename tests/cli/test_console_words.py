@@ -69,6 +69,7 @@ def test_in_a_script_a_command_reads_nothing_but_may_stay_in_the_background() ->
         ("degrade", "leaf0-spine1", ["leaf0-spine1 ", "leaf0-spine1#2 "]),
         ("fail", "d1r1", ["d1r1 ", "d1r1-leaf1 ", "d1r1-nv1 "]),
         ("fail", "sp", ["spine0 ", "spine1 "]),
+        ("drain", "nv", ["nv0 ", "nv1 "]),
         ("fail", "s0r", []),
         ("path", "d1", ["d1r0 ", "d1r1 "]),
         ("rules", "s0", ["s0r0 ", "s0r1 "]),
