@@ -24,9 +24,9 @@ FABRIC = """
 set -e
 railbed=./railbed
 $railbed up --name fresh --domains 2 --rails 2
-$railbed path d0r0 d1r1 --name fresh
+$railbed path d0r0 d1r0 --name fresh
 $railbed fail d0r0-rail0 --name fresh
-$railbed why d0r0 d1r1 --name fresh
+$railbed why d0r0 d1r0 --name fresh
 $railbed down fresh
 """
 """A small fabric, a failure and its detour; every command of it must succeed.
