@@ -161,7 +161,7 @@ class Machine:
         )  # fmt: skip
 
     def run(
-        self, *words: str, root: bool = False, network: bool = True, timeout_s: float = 1500
+        self, *words: str, root: bool = False, network: bool = True, timeout_s: float = 3600
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; see :meth:`start`."""
         with self.start(*words, root=root, network=network) as process:
@@ -172,7 +172,7 @@ class Machine:
                 raise
         return subprocess.CompletedProcess(words, process.returncode, output)
 
-    def cut_short(self, *words: str, when: Callable[[], bool], timeout_s: float = 1500) -> None:
+    def cut_short(self, *words: str, when: Callable[[], bool], timeout_s: float = 3600) -> None:
         """Start a command and kill it with all that it started as soon as ``when`` is true."""
         deadline_s = time.monotonic() + timeout_s
         with self.start(*words) as process:
