@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from cli.fabrics import name_option, need_root, running_fabric
 from cli.output import json_option, print_json, progress, table
@@ -35,7 +36,7 @@ def command(
     Exit code 1 if a fault is found.
     """
     if result is not None:
-        if name is not None:
+        if click.get_current_context().get_parameter_source("name") is ParameterSource.COMMANDLINE:
             raise click.UsageError("--name is for a running fabric; leave RESULT out")
         found = _stored(result, run_name, results_root)
     else:
