@@ -146,7 +146,7 @@ def test_a_wrong_price_book_and_a_folder_that_cannot_be_made(
 
 def test_it_starts_without_the_heavy_libraries() -> None:
     program = (
-        "import sys\nfrom cli.main import _run\n_run(['cost', '--json'], False)\n"
+        "import sys\nfrom cli.main import run_words\nrun_words(['cost', '--json'])\n"
         "heavy = {'numpy', 'matplotlib', 'pydantic', 'rich', 'mininet', 'os_ken', 'scapy'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )

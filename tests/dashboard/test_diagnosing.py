@@ -17,7 +17,7 @@ from workloads.failures import FailureKind, LinkFailure
 from workloads.records import RunRecord
 
 SLOW = LinkFailure("d0r0-rail0", 2.0, kind=FailureKind.DEGRADE, rate_share=0.25)
-SLOW_TOO = LinkFailure("d2r1-rail1", 3.0, kind=FailureKind.DEGRADE, rate_share=0.25)
+SLOW_TOO = LinkFailure("d2r1-rail1", 3.0, kind=FailureKind.DEGRADE, rate_share=0.05)
 DOWN = LinkFailure("d0r0-rail0", 2.0)
 
 
