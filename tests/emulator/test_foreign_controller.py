@@ -11,7 +11,7 @@ from cli.why import NOT_INSTALLED
 from cli.why import command as why
 from emulator.errors import ControllerChoiceError
 from emulator.foreign_controller import ControllerKind, chosen_controller
-from topologies.errors import UnknownElementError
+from emulator.wire import RemoteError
 from topologies.model import FabricKind, FabricSpec
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs/examples/first_controller.py"
@@ -60,7 +60,7 @@ def test_a_students_application_runs_and_is_graded() -> None:
         assert path["rules_end"] == ""
         told = CliRunner().invoke(why, ["d0r0", "d1r0", "--name", name])
         assert told.output.splitlines()[-1] == NOT_INSTALLED
-        with pytest.raises(UnknownElementError, match=r"no switch 'd0r0'.*s0r0"):
+        with pytest.raises(RemoteError, match=r"no switch 'd0r0'.*s0r0"):
             running.rules("d0r0")
     finally:
         manager.down(name)
