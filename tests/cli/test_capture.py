@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
 from emulator.capture import Captured, Tally
+from tests.cli.typed import typed
 from topologies.builders import build
 from topologies.model import FabricKind, FabricSpec
 
@@ -51,10 +51,7 @@ def link(monkeypatch: pytest.MonkeyPatch) -> type[LinkCapture]:
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["capture", *words])
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
+    return typed(capsys, "capture", *words)
 
 
 LIMITS = ("d0r1-rail1", "--bytes", "64", "--count", "5")

@@ -10,14 +10,11 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
+from tests.cli.typed import typed
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["cost", *(str(word) for word in words)])
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
+    return typed(capsys, "cost", *words)
 
 
 def bills(capsys: pytest.CaptureFixture[str], *words: str | Path) -> dict[str, Any]:

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cli.main import COMMANDS, main
+from cli.main import COMMANDS
+from tests.cli.typed import typed as run
 from topologies.errors import RailbedError
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
 
 
 @pytest.mark.parametrize(

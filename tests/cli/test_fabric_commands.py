@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
 from controller.placement import Placement
 from emulator.errors import NoSuchFabricError
 from emulator.manager import DownReport
+from tests.cli.typed import typed as run
 from topologies.model import FabricKind, FabricSpec
 from topologies.scale import Scale
 
@@ -85,13 +85,6 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> FakeManager:
     fake = FakeManager()
     fake.install(monkeypatch)
     return fake
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
 
 
 def test_up_passes_on_what_was_asked_for(capsys: pytest.CaptureFixture[str], manager: FakeManager) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
+from tests.cli.typed import typed
 
 HEALTHY = {
     "link": "d0r0-rail0", "down": False, "blackhole": [], "rate_mbps": None, "own_rate_mbps": 20.0,
@@ -40,10 +40,8 @@ def fabric(monkeypatch: pytest.MonkeyPatch) -> Fabric:
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out + err
+    code, out, err = typed(capsys, *words)
+    return code, out + err
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
+from tests.cli.typed import typed
 from tests.real_inputs import needs_inputs, real
 from tests.workloads.importers.makers import event, kineto, nccl_kernel, write_json, write_text
 from topologies.model import FabricSpec
@@ -18,10 +18,7 @@ MATRIX = "\tGPU0\tGPU1\tmlx5_0\nGPU0\t X \tNV12\tPIX\nGPU1\tNV12\t X \tSYS\n"
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["import", *(str(word) for word in words)])
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
+    return typed(capsys, "import", *words)
 
 
 def ranks(folder: Path, count: int = 2) -> list[Path]:

@@ -9,17 +9,14 @@ from pathlib import Path
 import pytest
 
 from cli.iteration import command
-from cli.main import main
+from tests.cli.typed import typed
 from workloads.operations import OperationSchedule
 from workloads.operations_file import read_schedule_file
 from workloads.training import Plan
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["iteration", *(str(word) for word in words)])
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
+    return typed(capsys, "iteration", *words)
 
 
 def test_every_field_of_a_plan_is_an_option() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
+from tests.cli.typed import typed
 
 FAULT = {
     "link": "d0r1-rail1", "down": False, "blackhole": ["out"], "rate_mbps": None, "own_rate_mbps": 20.0,
@@ -41,10 +41,8 @@ def fabric(monkeypatch: pytest.MonkeyPatch) -> Fabric:
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out + err
+    code, out, err = typed(capsys, *words)
+    return code, out + err
 
 
 def test_a_mystery_says_its_seed_and_never_its_link(capsys: pytest.CaptureFixture[str], fabric: Fabric) -> None:

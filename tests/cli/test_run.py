@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
+from tests.cli.typed import typed as run
 
 SCENARIO = """
 name: small
@@ -15,13 +15,6 @@ backend: {backend}
 fabrics: [{{kind: rail-only, domains: 2, rails: 2}}]
 workload: [{{collective: all-reduce, size: 64MiB}}]
 """
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
 
 
 def test_the_results_are_where_the_output_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

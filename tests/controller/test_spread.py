@@ -23,11 +23,8 @@ K = FabricKind
 Pairs = set[tuple[Gpu, Gpu]]
 
 
-def loads(routes: Routes, domain: int, declared: Pairs | None = None) -> dict[int, Counter[int]]:
-    """By direction: ordered pairs that leave or enter ``domain``, by the rail of the NIC that they use there.
-
-    With ``declared`` only those pairs count.
-    """
+def nics_of(routes: Routes, domain: int) -> tuple[dict[str, int], dict[int, Counter[int]]]:
+    """The rail of each NIC link of ``domain``; and by direction, a count of 0 for the rail of each that is up."""
     fabric = routes.fabric
     rail_of = {
         link.id: fabric.switch_by_id[link.a].rail
@@ -35,7 +32,16 @@ def loads(routes: Routes, domain: int, declared: Pairs | None = None) -> dict[in
         if link.kind is LinkKind.NIC and fabric.switch_by_id[link.a].domain == domain
     }
     alive = {rail for link_id, rail in rail_of.items() if link_id not in routes.links_down}
-    found = {direction: Counter(dict.fromkeys(alive, 0)) for direction in (LEAVING, ENTERING)}
+    return rail_of, {direction: Counter(dict.fromkeys(alive, 0)) for direction in (LEAVING, ENTERING)}
+
+
+def loads(routes: Routes, domain: int, declared: Pairs | None = None) -> dict[int, Counter[int]]:
+    """By direction: ordered pairs that leave or enter ``domain``, by the rail of the NIC that they use there.
+
+    With ``declared`` only those pairs count.
+    """
+    fabric = routes.fabric
+    rail_of, found = nics_of(routes, domain)
     own = [gpu for gpu in fabric.gpus if gpu.domain == domain]
     for gpu in own:
         for other in fabric.gpus:
@@ -170,15 +176,9 @@ def test_declared_connections_alone_count_where_there_are_any(shift: int) -> Non
 
 def loads_of_connections(routes: Routes, domain: int) -> dict[int, Counter[int]]:
     """By direction: declared connections that leave or enter ``domain``, by the rail of the NIC that they use there."""
-    placement, fabric = routes.policy.placement, routes.fabric
+    placement = routes.policy.placement
     assert placement is not None
-    rail_of = {
-        link.id: fabric.switch_by_id[link.a].rail
-        for link in fabric.links
-        if link.kind is LinkKind.NIC and fabric.switch_by_id[link.a].domain == domain
-    }
-    alive = {rail for link_id, rail in rail_of.items() if link_id not in routes.links_down}
-    found = {direction: Counter(dict.fromkeys(alive, 0)) for direction in (LEAVING, ENTERING)}
+    rail_of, found = nics_of(routes, domain)
     for each in placement.links_of:
         if each.src.domain != each.dst.domain and domain in (each.src.domain, each.dst.domain):
             path = routes.path(*each)
